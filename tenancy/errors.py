@@ -1,0 +1,133 @@
+"""Every error that Strongroom raises on purpose.
+
+    StrongroomError
+    ├── InvalidInput            the request or item is malformed
+    │   ├── UnknownParameter    a query parameter that the route does not know
+    │   ├── TooLarge            over a documented size limit
+    │   └── ParseFailure        (indexing.parse) a file that yields no text
+    ├── Unauthenticated         no credential, or one that does not verify
+    ├── Throttled               too many failed authentications
+    ├── Forbidden               the role or the tenant of the credential does not fit
+    │   └── TenantSuspended
+    ├── NotFound                absent, or not visible to the caller: deliberately the same
+    ├── Conflict                the present state does not permit the change
+    │   ├── AlreadyExists
+    │   ├── ModelMismatch       a collection made with another embedding model
+    │   └── SchemaTooNew        a file written by a newer program
+    ├── LimitExceeded           an admission scope refused
+    ├── Unavailable             a dependency is away; nothing was released
+    │   └── AuditUnavailable    the audit log cannot be made durable
+    ├── StaleDomain             a permission domain of another epoch than the snapshot
+    └── Corrupt                 a stored record fails its check
+
+`service/problems.py` turns each into an HTTP problem (RFC 9457) and an exit code.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class StrongroomError(Exception):
+    """What happened, to which item, and what to do.
+
+    `reason` is a sentence for people; it never quotes document text, questions or secrets.
+    """
+
+    code: ClassVar[str] = "error"
+
+    def __init__(self, reason: str, *, item: str | None = None, remedy: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.item = item
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        subject = f"{self.item}: " if self.item else ""
+        remedy = f" ({self.remedy})" if self.remedy else ""
+        return f"{subject}{self.reason}{remedy}"
+
+
+class InvalidInput(StrongroomError):
+    code = "invalid-input"
+
+
+class UnknownParameter(InvalidInput):
+    code = "unknown-parameter"
+
+
+class TooLarge(InvalidInput):
+    code = "too-large"
+
+
+class Unauthenticated(StrongroomError):
+    code = "unauthenticated"
+
+
+class Throttled(StrongroomError):
+    """`retry_after` is in seconds."""
+
+    code = "throttled"
+
+    def __init__(self, reason: str, *, retry_after: float) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after
+
+
+class Forbidden(StrongroomError):
+    code = "forbidden"
+
+
+class TenantSuspended(Forbidden):
+    code = "tenant-suspended"
+
+
+class NotFound(StrongroomError):
+    code = "not-found"
+
+
+class Conflict(StrongroomError):
+    code = "conflict"
+
+
+class AlreadyExists(Conflict):
+    code = "already-exists"
+
+
+class ModelMismatch(Conflict):
+    code = "model-mismatch"
+
+
+class SchemaTooNew(Conflict):
+    code = "schema-too-new"
+
+
+class LimitExceeded(StrongroomError):
+    """`scope` names who ran out ("user", "tenant"), `retry_after` is in seconds."""
+
+    code = "limit-exceeded"
+
+    def __init__(
+        self, reason: str, *, scope: str, limit: float, used: float, retry_after: float, remedy: str | None = None
+    ) -> None:
+        super().__init__(reason, item=scope, remedy=remedy)
+        self.scope = scope
+        self.limit = limit
+        self.used = used
+        self.retry_after = retry_after
+
+
+class Unavailable(StrongroomError):
+    code = "unavailable"
+
+
+class AuditUnavailable(Unavailable):
+    code = "audit-unavailable"
+
+
+class StaleDomain(StrongroomError):
+    code = "stale-domain"
+
+
+class Corrupt(StrongroomError):
+    code = "corrupt"

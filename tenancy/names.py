@@ -1,0 +1,46 @@
+"""Names that people choose, and the unambiguous encoding of tuples of them."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from tenancy.errors import InvalidInput
+
+MAX_NAME = 200
+MAX_DOCUMENT_NAME = 1000
+
+
+def nfc_name(text: str, kind: str, *, limit: int = MAX_NAME) -> str:
+    """Return `text` in NFC, or raise `InvalidInput` where it cannot be a name.
+
+    Two spellings of one name must not become two people, and a control character or a lone surrogate
+    must not reach a log, a file name or a terminal.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InvalidInput(f"a {kind} name must be valid Unicode", item=kind, remedy="remove lone surrogates") from None
+    name = unicodedata.normalize("NFC", text)
+    if not name or name != name.strip():
+        raise InvalidInput(f"a {kind} name must not be empty or begin or end with white space", item=kind)
+    if len(name) > limit:
+        raise InvalidInput(f"a {kind} name has at most {limit} characters, not {len(name)}", item=kind)
+    if any(unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for character in name):
+        raise InvalidInput(f"a {kind} name must not hold control or format characters", item=kind)
+    return name
+
+
+def enc(*parts: bytes | str | None) -> bytes:
+    """Encode `parts` so that no two different tuples share an encoding.
+
+    Each part is 8-byte big-endian length, then bytes; strings are NFC and UTF-8. `None` (absent) is the
+    length 2**64 - 1 with no bytes, so that absent and empty differ.
+    """
+    encoded = bytearray()
+    for part in parts:
+        if part is None:
+            encoded += b"\xff" * 8
+            continue
+        data = unicodedata.normalize("NFC", part).encode("utf-8") if isinstance(part, str) else part
+        encoded += len(data).to_bytes(8, "big") + data
+    return bytes(encoded)

@@ -108,7 +108,14 @@ class LimitExceeded(StrongroomError):
     code = "limit-exceeded"
 
     def __init__(
-        self, reason: str, *, scope: str, limit: float, used: float, retry_after: float, remedy: str | None = None
+        self,
+        reason: str,
+        *,
+        scope: str,
+        limit: float,
+        used: float,
+        retry_after: float,
+        remedy: str | None = None,
     ) -> None:
         super().__init__(reason, item=scope, remedy=remedy)
         self.scope = scope

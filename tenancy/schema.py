@@ -1,0 +1,194 @@
+"""Tables of the control plane and of one tenant's database (SQLAlchemy Core)."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+control = MetaData()
+
+tenants = Table(
+    "tenants",
+    control,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("status", Text, CheckConstraint("status IN ('active', 'suspended')"), nullable=False),
+    Column("created", Float, nullable=False),
+    Column("contract", JSON, nullable=False),
+)
+
+wrapped_keys = Table(
+    "wrapped_keys",
+    control,
+    Column("tenant_id", Text, primary_key=True),
+    Column("purpose", Text, primary_key=True),
+    Column("wrapped", LargeBinary, nullable=False),
+)
+
+api_keys = Table(
+    "api_keys",
+    control,
+    Column("id", Text, primary_key=True),
+    Column("tenant_id", Text, ForeignKey("tenants.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("user_id", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("roles", JSON, nullable=False),
+    Column("created", Float, nullable=False),
+    Column("expires", Float),
+    Column("revoked", Float),
+)
+
+api_key_secrets = Table(
+    "api_key_secrets",
+    control,
+    Column("key_id", Text, ForeignKey("api_keys.id", ondelete="CASCADE"), primary_key=True),
+    Column("hash", LargeBinary, primary_key=True),
+    Column("created", Float, nullable=False),
+    Column("expires", Float),
+)
+
+deletions = Table(
+    "deletions",
+    control,
+    Column("tenant_id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("deleted", Float, nullable=False),
+    Column("certificate", JSON, nullable=False),
+)
+
+tenant = MetaData()
+
+meta = Table("meta", tenant, Column("key", Text, primary_key=True), Column("value", JSON, nullable=False))
+
+# One row. `acl` moves with every access list or membership change, `corpus` with every document change, `kv`
+# with every deletion and revocation (so that stale KV memory of a generator is unreachable), `changes` is the
+# newest `changes.seq`.
+epochs = Table(
+    "epochs",
+    tenant,
+    Column("one", Integer, CheckConstraint("one = 1"), primary_key=True),
+    Column("acl", Integer, nullable=False),
+    Column("corpus", Integer, nullable=False),
+    Column("kv", Integer, nullable=False),
+    Column("changes", Integer, nullable=False),
+)
+
+# Which documents changed, in order: what an in-memory snapshot has to read again.
+changes = Table(
+    "changes",
+    tenant,
+    Column("seq", Integer, primary_key=True),
+    Column("document_id", Integer, nullable=False),
+)
+
+users = Table(
+    "users",
+    tenant,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("created", Float, nullable=False),
+    Column("disabled", Boolean, nullable=False, default=False),
+)
+
+groups = Table(
+    "groups",
+    tenant,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("created", Float, nullable=False),
+)
+
+members = Table(
+    "members",
+    tenant,
+    Column("group_id", Text, ForeignKey("groups.id", ondelete="CASCADE"), primary_key=True),
+    Column("member_kind", Text, CheckConstraint("member_kind IN ('user', 'group')"), primary_key=True),
+    Column("member_id", Text, primary_key=True),
+    Index("members_by_member", "member_kind", "member_id"),
+)
+
+# `ref` is the immutable id of the user or group, empty for `tenant`: a name used again is another label.
+labels = Table(
+    "labels",
+    tenant,
+    Column("id", Integer, primary_key=True),
+    Column("kind", Text, CheckConstraint("kind IN ('tenant', 'user', 'group')"), nullable=False),
+    Column("ref", Text, nullable=False),
+    UniqueConstraint("kind", "ref"),
+)
+
+documents = Table(
+    "documents",
+    tenant,
+    Column("id", Integer, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("version", Text, nullable=False),
+    Column("title", Text, nullable=False),
+    Column("media_type", Text, nullable=False),
+    Column("metadata", JSON, nullable=False),
+    Column("origin", Text, nullable=False),
+    Column("warnings", JSON, nullable=False),
+    Column("updated", Float, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+versions = Table(
+    "versions",
+    tenant,
+    Column("document_id", Integer, primary_key=True),
+    Column("ordinal", Integer, primary_key=True),
+    Column("version", Text, nullable=False),
+    Column("document", Text, nullable=False),
+    Column("chunks", Integer, nullable=False),
+    Column("created", Float, nullable=False),
+    Column("retired", Float),
+)
+
+chunks = Table(
+    "chunks",
+    tenant,
+    Column("id", Integer, primary_key=True),
+    Column("document_id", Integer, ForeignKey("documents.id", ondelete="CASCADE"), nullable=False),
+    Column("ordinal", Integer, nullable=False),
+    Column("start", Integer, nullable=False),
+    Column("end", Integer, nullable=False),
+    Column("heading", Text),
+    Column("text", Text, nullable=False),
+    Column("vector", LargeBinary, nullable=False),
+    Column("terms", LargeBinary, nullable=False),
+    UniqueConstraint("document_id", "ordinal"),
+    sqlite_autoincrement=True,
+)
+
+acl = Table(
+    "acl",
+    tenant,
+    Column("document_id", Integer, ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True),
+    Column("label_id", Integer, ForeignKey("labels.id"), primary_key=True),
+    Column("effect", Text, CheckConstraint("effect IN ('allow', 'deny')"), primary_key=True),
+    Index("acl_by_label", "label_id"),
+)
+
+# A template that an operator opened for semantic hits, loudly and without a certificate.
+cache_openings = Table(
+    "cache_openings",
+    tenant,
+    Column("template", Text, primary_key=True),
+    Column("threshold", Float, nullable=False),
+    Column("opened_by", Text, nullable=False),
+    Column("opened", Float, nullable=False),
+    Column("reason", Text, nullable=False),
+)

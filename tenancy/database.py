@@ -64,7 +64,7 @@ class ConnectionPools:
 class Database:
     """One encrypted SQLite file with a schema version.
 
-    `migrations[n]` takes a file from version n + 1 to n + 2; the current version is `len(migrations) + 1`.
+    `seed` fills a new file. `migrations[n]` takes a file from version n + 1 to n + 2; the current version is `len(migrations) + 1`.
     Raises `SchemaTooNew` for a file of a newer program, `Corrupt` where the key does not fit.
     """
 
@@ -75,6 +75,7 @@ class Database:
         metadata: MetaData,
         pools: ConnectionPools,
         *,
+        seed: Migration | None = None,
         migrations: tuple[Migration, ...] = (),
         synchronous: Literal["FULL", "NORMAL"] = "FULL",
     ) -> None:
@@ -82,6 +83,7 @@ class Database:
         self._key = key
         self._metadata = metadata
         self._pools = pools
+        self._seed = seed
         self._migrations = migrations
         self._synchronous = synchronous
         self._prepared = False
@@ -190,6 +192,8 @@ class Database:
             connection.execute(CreateTable(table))
             for index in sorted(table.indexes, key=lambda index: str(index.name)):
                 connection.execute(CreateIndex(index))
+        if self._seed is not None:
+            self._seed(connection)
 
     @staticmethod
     def _user_version(connection: Connection) -> int:

@@ -53,7 +53,7 @@ class MasterKey:
     value: bytes = field(repr=False)
 
     def purpose(self, name: str) -> bytes:
-        return _derive(self.value, f"strongroom/master/{name}")
+        return derive(self.value, f"strongroom/master/{name}")
 
     def wrap(self, tenant_id: str, purpose: str, key: bytes) -> bytes:
         return encrypt(self.purpose("wrap"), key, enc(tenant_id, purpose))
@@ -64,17 +64,14 @@ class MasterKey:
 
 @dataclass(frozen=True, slots=True)
 class TenantKeys:
-    """`data` opens documents and the cache and dies with the tenant; `audit` outlives it for the retention time."""
+    """`data` opens documents and cache and dies with the tenant; `audit` is kept for the retention time."""
 
     data: bytes = field(repr=False)
     audit: bytes = field(repr=False)
 
     def purpose(self, name: str) -> bytes:
         """A 32-byte key for one purpose, derived from `data`."""
-        return _derive(self.data, f"strongroom/tenant/{name}")
-
-    def audit_purpose(self, name: str) -> bytes:
-        return _derive(self.audit, f"strongroom/audit/{name}")
+        return derive(self.data, f"strongroom/tenant/{name}")
 
 
 def load_master_key(path: Path | None, encoded: str | None) -> MasterKey:
@@ -111,5 +108,6 @@ def create_master_key(path: Path) -> MasterKey:
     return MasterKey(value)
 
 
-def _derive(secret: bytes, info: str) -> bytes:
+def derive(secret: bytes, info: str) -> bytes:
+    """HKDF-SHA256 (RFC 5869) without salt: a 32-byte key for the purpose `info`."""
     return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=info.encode()).derive(secret)

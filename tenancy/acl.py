@@ -1,0 +1,91 @@
+"""Access lists of documents: sets of labels that allow and deny; deny wins, no allow means nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from sqlalchemy import delete, insert, select
+
+from tenancy import directory
+from tenancy.errors import InvalidInput
+from tenancy.names import nfc_name
+from tenancy.schema import acl, groups, labels, users
+from tenancy.tenant import ReadView, WriteView
+
+
+def parse_label(text: str) -> tuple[str, str]:
+    """Split "user:NAME", "group:NAME" or "tenant" into kind and NFC name. Raises `InvalidInput`."""
+    if text == "tenant":
+        return "tenant", ""
+    kind, colon, name = text.partition(":")
+    if not colon or kind not in {"user", "group"}:
+        raise InvalidInput("a label is user:NAME, group:NAME or tenant", item=text[:200])
+    return kind, nfc_name(name, kind)
+
+
+@dataclass(frozen=True, slots=True)
+class AccessList:
+    """Labels as text. The empty list is valid and lets nobody read."""
+
+    allow: frozenset[str] = field(default_factory=frozenset)
+    deny: frozenset[str] = field(default_factory=frozenset)
+
+    @classmethod
+    def of(cls, allow: Iterable[str] = (), deny: Iterable[str] = ()) -> AccessList:
+        """Validate and normalise labels. Raises `InvalidInput` naming the bad one."""
+        return cls(*(frozenset(_canonical(label) for label in side) for side in (allow, deny)))
+
+
+def set_access_list(view: WriteView, document_id: int, access: AccessList, now: float) -> bool:
+    """Replace a document's access list and move the ACL epoch; False where it was the same already."""
+    if access == get_access_list(view, document_id):
+        return False
+    write_access_list(view, document_id, access, now)
+    view.bump_acl(document_id)
+    return True
+
+
+def write_access_list(view: WriteView, document_id: int, access: AccessList, now: float) -> None:
+    """Replace the rows of a document's access list; the caller moves the epochs in the same transaction."""
+    view.execute(delete(acl).where(acl.c.document_id == document_id))
+    rows = [
+        {"document_id": document_id, "label_id": _ensure_label(view, label, now), "effect": effect}
+        for effect, side in (("allow", access.allow), ("deny", access.deny))
+        for label in sorted(side)
+    ]
+    if rows:
+        view.execute(insert(acl), rows)
+
+
+def get_access_list(view: ReadView, document_id: int) -> AccessList:
+    """A document's access list; the label of a deleted user or group shows as "user:?" or "group:?"."""
+    query = (
+        select(acl.c.effect, labels.c.kind, users.c.name, groups.c.name)
+        .join(labels, labels.c.id == acl.c.label_id)
+        .outerjoin(users, (labels.c.kind == "user") & (users.c.id == labels.c.ref))
+        .outerjoin(groups, (labels.c.kind == "group") & (groups.c.id == labels.c.ref))
+        .where(acl.c.document_id == document_id)
+    )
+    sides: dict[str, set[str]] = {"allow": set(), "deny": set()}
+    for effect, kind, user, group in view.execute(query):
+        sides[effect].add("tenant" if kind == "tenant" else f"{kind}:{user or group or '?'}")
+    return AccessList(frozenset(sides["allow"]), frozenset(sides["deny"]))
+
+
+def _ensure_label(view: WriteView, label: str, now: float) -> int:
+    kind, name = parse_label(label)
+    ref = ""
+    if kind == "user":
+        ref = directory.ensure_user(view, name, now)
+    elif kind == "group":
+        ref = directory.ensure_group(view, name, now)
+    found = view.execute(select(labels.c.id).where(labels.c.kind == kind, labels.c.ref == ref)).scalar_one_or_none()
+    if found is not None:
+        return int(found)
+    return int(view.execute(insert(labels).values(kind=kind, ref=ref).returning(labels.c.id)).scalar_one())
+
+
+def _canonical(label: str) -> str:
+    kind, name = parse_label(label)
+    return "tenant" if kind == "tenant" else f"{kind}:{name}"

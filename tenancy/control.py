@@ -1,0 +1,280 @@
+"""The control plane: which tenants there are, their wrapped keys and API keys, in `control.sqlite`."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.engine import Connection
+
+from tenancy import directory, schema
+from tenancy.apikeys import MintedKey, hash_secret, mint
+from tenancy.database import ConnectionPools, Database
+from tenancy.errors import AlreadyExists, InvalidInput, NotFound, TenantSuspended
+from tenancy.identity import Principal, Role
+from tenancy.keys import KEY_BYTES, MasterKey, TenantKeys
+from tenancy.names import nfc_name
+from tenancy.tenant import AuditFiles, TenantHandle, seal_of_tenancy
+
+SYSTEM: Final = "system"
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+
+
+@dataclass(frozen=True, slots=True)
+class TenantRecord:
+    """A row of the control plane; `status` is "active" or "suspended", `created` is UTC epoch seconds."""
+
+    id: str
+    name: str
+    status: str
+    created: float
+    contract: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SecretRecord:
+    hash: bytes
+    created: float
+    expires: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRecord:
+    id: str
+    tenant_id: str
+    tenant: str
+    user_id: str
+    user: str
+    roles: tuple[str, ...]
+    created: float
+    expires: float | None
+    revoked: float | None
+    secrets: tuple[SecretRecord, ...]
+
+
+class Tenants:
+    """The directory of tenants below `data_dir`, and the only producer of `TenantHandle`."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        master: MasterKey,
+        *,
+        pools: ConnectionPools | None = None,
+        environment: str = "live",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.data_dir = data_dir
+        self.key_hash_key = master.purpose("api-key-hash")
+        self._master = master
+        self._pools = pools or ConnectionPools()
+        self._environment = environment
+        self._clock = clock
+        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._control = Database(data_dir / "control.sqlite", master.purpose("control"), schema.control, self._pools)
+        self._handles: dict[str, TenantHandle] = {}
+        self._lock = threading.Lock()
+
+    # Tenants
+
+    def create(self, name: str, contract: Mapping[str, Any] | None = None) -> TenantRecord:
+        """Create an empty tenant with fresh random keys. Raises `AlreadyExists`, `InvalidInput`."""
+        if not _NAME.fullmatch(name):
+            raise InvalidInput(
+                "a tenant name is 1 to 63 of a-z 0-9 . _ - and begins with a letter or digit", item=name[:100]
+            )
+        tenant_id = f"t_{secrets.token_hex(16)}"
+        record = TenantRecord(tenant_id, name, "active", self._clock(), dict(contract or {}))
+        with self._control.writing() as connection:
+            if _find(connection, name) is not None:
+                raise AlreadyExists("a tenant of this name exists", item=name)
+            connection.execute(
+                insert(schema.tenants).values(
+                    id=record.id, name=name, status="active", created=record.created, contract=record.contract
+                )
+            )
+            for purpose in ("data", "audit"):
+                self._store_key(connection, tenant_id, purpose)
+            (self.data_dir / "tenants" / tenant_id).mkdir(parents=True, mode=0o700)
+        return record
+
+    def list(self) -> Sequence[TenantRecord]:
+        """All tenants by name, without opening any."""
+        with self._control.reading() as connection:
+            rows = connection.execute(select(schema.tenants).order_by(schema.tenants.c.name)).all()
+        return [TenantRecord(*row) for row in rows]
+
+    def show(self, name: str) -> TenantRecord:
+        with self._control.reading() as connection:
+            record = _find(connection, name)
+        if record is None:
+            raise NotFound("no such tenant", item=name, remedy="`strongroom tenant list` shows the tenants")
+        return record
+
+    def set_status(self, name: str, status: str) -> TenantRecord:
+        """Suspend ("suspended") or resume ("active") a tenant; holds from the next request on."""
+        with self._control.writing() as connection:
+            record = _find(connection, name)
+            if record is None:
+                raise NotFound("no such tenant", item=name)
+            connection.execute(
+                update(schema.tenants).where(schema.tenants.c.id == record.id).values(status=status)
+            )
+        return self.show(name)
+
+    def open(self, principal: Principal) -> TenantHandle:
+        """The handle of the principal's own tenant. Raises `TenantSuspended`, `NotFound` (deleted)."""
+        with self._control.reading() as connection:
+            row = connection.execute(
+                select(schema.tenants.c.status).where(schema.tenants.c.id == principal.tenant_id)
+            ).one_or_none()
+        if row is None:
+            raise NotFound("the tenant does not exist any more", item=principal.tenant)
+        if row.status != "active":
+            raise TenantSuspended("the tenant is suspended", item=principal.tenant, remedy="ask its operator")
+        return self._handle(principal.tenant_id, principal.tenant)
+
+    def audit_files(self, principal: Principal) -> AuditFiles:
+        """The audit log of the principal's tenant, also of a suspended one."""
+        with self._lock:
+            handle = self._handles.get(principal.tenant_id)
+        return handle.audit if handle else self._audit_files(principal.tenant_id)
+
+    def system_audit(self) -> AuditFiles:
+        """The log of what belongs to no tenant: failed authentications, tenants created and deleted."""
+        with self._lock:
+            if self._system is None:
+                key = self._master.purpose("system-audit")
+                self._system = AuditFiles(SYSTEM, self.data_dir / "audit" / SYSTEM, key, self._pools, seal_of_tenancy())
+            return self._system
+
+    _system: AuditFiles | None = None
+
+    # API keys
+
+    def create_key(
+        self, tenant: str, user: str, roles: Sequence[Role], *, groups: Sequence[str] = (), expires: float | None = None
+    ) -> MintedKey:
+        """Mint a key for `user`, creating the user and adding it to `groups`; the secret is returned once."""
+        user = nfc_name(user, "user")
+        record = self.show(tenant)
+        with self._handle(record.id, record.name).writing() as view:
+            user_id = directory.ensure_user(view, user, self._clock())
+            for group in groups:
+                directory.add_members(view, group, [f"user:{user}"], self._clock())
+        minted = mint(self._environment)
+        now = self._clock()
+        with self._control.writing() as connection:
+            connection.execute(
+                insert(schema.api_keys).values(
+                    id=minted.key_id,
+                    tenant_id=record.id,
+                    user_id=user_id,
+                    user=user,
+                    roles=sorted(set(roles)),
+                    created=now,
+                    expires=expires,
+                )
+            )
+            self._add_secret(connection, minted, now)
+        return minted
+
+    def find_key(self, key_id: str) -> KeyRecord | None:
+        """One key with its live secrets, or None; read afresh, so that a revocation holds at the next request."""
+        found = self._keys(schema.api_keys.c.id == key_id)
+        return found[0] if found else None
+
+    def list_keys(self, tenant: str) -> Sequence[KeyRecord]:
+        return self._keys(schema.api_keys.c.tenant_id == self.show(tenant).id)
+
+    def revoke_key(self, tenant: str, key_id: str) -> None:
+        """Revoke a key of `tenant` for good. Raises `NotFound`, also for another tenant's key."""
+        record = self.show(tenant)
+        mine = (schema.api_keys.c.id == key_id) & (schema.api_keys.c.tenant_id == record.id)
+        with self._control.writing() as connection:
+            changed = connection.execute(update(schema.api_keys).where(mine).values(revoked=self._clock()))
+        if changed.rowcount == 0:
+            raise NotFound("no such key in this tenant", item=key_id)
+
+    # Users, for authentication
+
+    def find_user(self, tenant_id: str, user: str) -> str | None:
+        """The id of an existing user of a tenant, by name."""
+        with self._handle(tenant_id).reading() as view:
+            return directory.find_user(view, user)
+
+    def provision_user(self, tenant_id: str, user: str) -> str:
+        """The id of a user whom a trusted issuer names; created at first sight."""
+        found = self.find_user(tenant_id, user)
+        if found is not None:
+            return found
+        with self._handle(tenant_id).writing() as view:
+            return directory.ensure_user(view, nfc_name(user, "user"), self._clock())
+
+    def close(self) -> None:
+        self._pools.close()
+
+    def _handle(self, tenant_id: str, name: str = "") -> TenantHandle:
+        with self._lock:
+            found = self._handles.get(tenant_id)
+            if found is None:
+                keys = TenantKeys(self._key(tenant_id, "data"), self._key(tenant_id, "audit"))
+                path = self.data_dir / "tenants" / tenant_id
+                audit = self._audit_files(tenant_id)
+                found = TenantHandle(tenant_id, name, path, keys, audit, self._pools, seal_of_tenancy())
+                self._handles[tenant_id] = found
+            return found
+
+    def _audit_files(self, tenant_id: str) -> AuditFiles:
+        key = self._key(tenant_id, "audit")
+        return AuditFiles(tenant_id, self.data_dir / "audit" / tenant_id, key, self._pools, seal_of_tenancy())
+
+    def _key(self, tenant_id: str, purpose: str) -> bytes:
+        mine = (schema.wrapped_keys.c.tenant_id == tenant_id) & (schema.wrapped_keys.c.purpose == purpose)
+        with self._control.reading() as connection:
+            wrapped = connection.execute(select(schema.wrapped_keys.c.wrapped).where(mine)).scalar_one_or_none()
+        if wrapped is None:
+            raise NotFound("the tenant does not exist any more", item=tenant_id)
+        return self._master.unwrap(tenant_id, purpose, wrapped)
+
+    def _store_key(self, connection: Connection, tenant_id: str, purpose: str) -> None:
+        wrapped = self._master.wrap(tenant_id, purpose, secrets.token_bytes(KEY_BYTES))
+        connection.execute(insert(schema.wrapped_keys).values(tenant_id=tenant_id, purpose=purpose, wrapped=wrapped))
+
+    def _add_secret(self, connection: Connection, minted: MintedKey, now: float) -> None:
+        hashed = hash_secret(self.key_hash_key, minted.key_id, minted.secret)
+        connection.execute(insert(schema.api_key_secrets).values(key_id=minted.key_id, hash=hashed, created=now))
+
+    def _keys(self, condition: Any) -> list[KeyRecord]:
+        keys, stored = schema.api_keys, schema.api_key_secrets
+        query = (
+            select(keys, schema.tenants.c.name, stored.c.hash, stored.c.created, stored.c.expires)
+            .join(schema.tenants, schema.tenants.c.id == keys.c.tenant_id)
+            .join(stored, stored.c.key_id == keys.c.id)
+            .where(condition)
+            .order_by(keys.c.created, keys.c.id)
+        )
+        with self._control.reading() as connection:
+            rows = connection.execute(query).all()
+        found: dict[str, KeyRecord] = {}
+        for row in rows:
+            key_id, tenant_id, user_id, user, roles, created, expires, revoked, tenant, hashed, made, until = row
+            earlier = found[key_id].secrets if key_id in found else ()
+            found[key_id] = KeyRecord(
+                key_id, tenant_id, tenant, user_id, user, tuple(roles), created, expires, revoked,
+                (*earlier, SecretRecord(hashed, made, until)),
+            )  # fmt: skip
+        return list(found.values())
+
+
+def _find(connection: Connection, name: str) -> TenantRecord | None:
+    row = connection.execute(select(schema.tenants).where(schema.tenants.c.name == name)).one_or_none()
+    return None if row is None else TenantRecord(*row)

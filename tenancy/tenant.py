@@ -1,0 +1,185 @@
+"""`TenantHandle`, the only way to one tenant's data, and the views through which it is read and written."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from sqlalchemy import CursorResult, Executable, MetaData, insert, update
+from sqlalchemy.engine import Connection
+
+from tenancy import schema
+from tenancy.database import ConnectionPools, Database, Migration
+from tenancy.keys import TenantKeys, derive
+
+_SEAL: Final = object()
+CHANGES_KEPT = 10_000
+DATA_FILE = "tenant.sqlite"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Epochs:
+    """Counters of one tenant: access lists and membership, documents, KV memory, newest change number."""
+
+    acl: int
+    corpus: int
+    kv: int
+    changes: int
+
+
+class ReadView:
+    """One read transaction of one tenant: everything read through it belongs to one state."""
+
+    def __init__(self, tenant: TenantHandle, connection: Connection) -> None:
+        self.tenant = tenant
+        self._connection = connection
+        self._epochs: Epochs | None = None
+
+    @property
+    def epochs(self) -> Epochs:
+        if self._epochs is None:
+            row = self.execute(
+                schema.epochs.select().with_only_columns(
+                    schema.epochs.c.acl, schema.epochs.c.corpus, schema.epochs.c.kv, schema.epochs.c.changes
+                )
+            ).one()
+            self._epochs = Epochs(*row)
+        return self._epochs
+
+    def execute(self, statement: Executable, parameters: Any = None) -> CursorResult[Any]:
+        return self._connection.execute(statement, parameters)  # type: ignore[call-overload,no-any-return]
+
+
+class WriteView(ReadView):
+    """One write transaction of one tenant. Epochs move in the same transaction as what they announce."""
+
+    def bump_corpus(self, document_id: int, *, removed: bool = False) -> Epochs:
+        """Announce that a document was added, replaced or (with `removed`) deleted."""
+        return self._bump([document_id], acl=0, corpus=1, kv=int(removed))
+
+    def bump_acl(self, *document_ids: int) -> Epochs:
+        """Announce changed access lists of `document_ids`; with none, a changed membership."""
+        return self._bump(list(document_ids), acl=1, corpus=0, kv=1)
+
+    def _bump(self, document_ids: list[int], *, acl: int, corpus: int, kv: int) -> Epochs:
+        before = self.epochs
+        after = Epochs(
+            before.acl + acl, before.corpus + corpus, before.kv + kv, before.changes + len(document_ids)
+        )
+        if document_ids:
+            self.execute(
+                insert(schema.changes),
+                [
+                    {"seq": before.changes + 1 + position, "document_id": document_id}
+                    for position, document_id in enumerate(document_ids)
+                ],
+            )
+            self.execute(schema.changes.delete().where(schema.changes.c.seq <= after.changes - CHANGES_KEPT))
+        self.execute(
+            update(schema.epochs).values(acl=after.acl, corpus=after.corpus, kv=after.kv, changes=after.changes)
+        )
+        self._epochs = after
+        return after
+
+
+class AuditFiles:
+    """Where one tenant's audit log lives. It is kept, and readable, when the tenant is suspended or deleted."""
+
+    def __init__(self, tenant_id: str, directory: Path, key: bytes, pools: ConnectionPools, seal: object) -> None:
+        if seal is not _SEAL:
+            raise TypeError("AuditFiles come from tenancy.tenant alone")
+        self.tenant_id = tenant_id
+        self.directory = directory
+        self._key = key
+        self._pools = pools
+        self._databases: dict[str, Database] = {}
+        self._lock = threading.Lock()
+
+    def purpose(self, name: str) -> bytes:
+        """A 32-byte key for one purpose, derived from the tenant's audit key."""
+        return derive(self._key, f"strongroom/audit/{name}")
+
+    def database(self, file: str, metadata: MetaData, *, seed: Migration | None = None) -> Database:
+        """An encrypted file of the audit log, fsynced at every commit; the same object for the same name."""
+        with self._lock:
+            found = self._databases.get(file)
+            if found is None:
+                self.directory.mkdir(parents=True, exist_ok=True)
+                key = self.purpose(f"file/{file}")
+                found = Database(self.directory / file, key, metadata, self._pools, seed=seed)
+                self._databases[file] = found
+            return found
+
+
+class TenantHandle:
+    """One tenant, opened for an authenticated principal. Sealed: only `Tenants.open` makes one."""
+
+    def __init__(
+        self,
+        tenant_id: str,
+        name: str,
+        directory: Path,
+        keys: TenantKeys,
+        audit: AuditFiles,
+        pools: ConnectionPools,
+        seal: object,
+    ) -> None:
+        if seal is not _SEAL:
+            raise TypeError("a TenantHandle comes from tenancy.tenant.Tenants.open alone")
+        self.tenant_id = tenant_id
+        self.name = name
+        self.directory = directory
+        self.keys = keys
+        self.audit = audit
+        self._pools = pools
+        self._databases: dict[str, Database] = {}
+        self._lock = threading.Lock()
+        self._data = self.database(DATA_FILE, schema.tenant, seed=_first_epochs)
+
+    def __repr__(self) -> str:
+        return f"TenantHandle({self.tenant_id})"
+
+    @contextmanager
+    def reading(self) -> Iterator[ReadView]:
+        """A read transaction: one database snapshot."""
+        with self._data.reading() as connection:
+            yield ReadView(self, connection)
+
+    @contextmanager
+    def writing(self) -> Iterator[WriteView]:
+        """A write transaction: committed at the end of the block, rolled back on any exception."""
+        with self._data.writing() as connection:
+            yield WriteView(self, connection)
+
+    def database(
+        self,
+        file: str,
+        metadata: MetaData,
+        *,
+        seed: Migration | None = None,
+        synchronous: Literal["FULL", "NORMAL"] = "FULL",
+    ) -> Database:
+        """An encrypted file in the tenant's directory, under a key derived from the data key and the file's name.
+
+        The same object for the same name. Use it from other packages for what dies with the tenant (the cache).
+        """
+        with self._lock:
+            found = self._databases.get(file)
+            if found is None:
+                key = self.keys.purpose(f"file/{file}")
+                path = self.directory / file
+                found = Database(path, key, metadata, self._pools, seed=seed, synchronous=synchronous)
+                self._databases[file] = found
+            return found
+
+    def erase_traces(self) -> None:
+        """Empty the write-ahead log after deletions, so that removed text is gone from the disk."""
+        self._data.truncate_wal()
+
+
+def _first_epochs(connection: Connection) -> None:
+    connection.execute(insert(schema.epochs).values(one=1, acl=0, corpus=0, kv=0, changes=0))

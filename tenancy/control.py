@@ -18,11 +18,12 @@ from sqlalchemy.engine import Connection
 from tenancy import directory, schema
 from tenancy.apikeys import MintedKey, hash_secret, mint
 from tenancy.database import ConnectionPools, Database
+from tenancy.deletion import artefacts, sign, signing_key
 from tenancy.errors import AlreadyExists, InvalidInput, NotFound, TenantSuspended
 from tenancy.identity import Principal, Role
 from tenancy.keys import KEY_BYTES, MasterKey, TenantKeys
 from tenancy.names import nfc_name
-from tenancy.tenant import AuditFiles, TenantHandle, seal_of_tenancy
+from tenancy.tenant import _SEAL, AuditFiles, TenantHandle
 
 SYSTEM: Final = "system"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
@@ -81,6 +82,7 @@ class Tenants:
         data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._control = Database(data_dir / "control.sqlite", master.purpose("control"), schema.control, self._pools)
         self._handles: dict[str, TenantHandle] = {}
+        self._system: AuditFiles | None = None
         self._lock = threading.Lock()
 
     # Tenants
@@ -106,7 +108,7 @@ class Tenants:
             (self.data_dir / "tenants" / tenant_id).mkdir(parents=True, mode=0o700)
         return record
 
-    def list(self) -> Sequence[TenantRecord]:
+    def all(self) -> Sequence[TenantRecord]:
         """All tenants by name, without opening any."""
         with self._control.reading() as connection:
             rows = connection.execute(select(schema.tenants).order_by(schema.tenants.c.name)).all()
@@ -125,10 +127,54 @@ class Tenants:
             record = _find(connection, name)
             if record is None:
                 raise NotFound("no such tenant", item=name)
-            connection.execute(
-                update(schema.tenants).where(schema.tenants.c.id == record.id).values(status=status)
-            )
+            connection.execute(update(schema.tenants).where(schema.tenants.c.id == record.id).values(status=status))
         return self.show(name)
+
+    def delete(self, name: str) -> dict[str, Any]:
+        """Destroy a tenant's keys, credentials and directory; returns the signed deletion certificate.
+
+        The rows of the control plane go first and in one transaction, so that a crash afterwards leaves only
+        files that no key opens; `sweep` removes those. The audit log is retained.
+        """
+        record = self.show(name)
+        path = self.data_dir / "tenants" / record.id
+        certificate = sign(
+            {
+                "tenant": name,
+                "tenant_id": record.id,
+                "deleted": self._clock(),
+                "destroyed": {"files": artefacts(path), "keys": ["data"], "api_keys": len(self.list_keys(name))},
+                "retained": {"audit log": "kept for the retention time of its class"},
+            },
+            signing_key(self._master),
+        )
+        with self._control.writing() as connection:
+            gone = connection.execute(delete(schema.tenants).where(schema.tenants.c.id == record.id)).rowcount
+            if not gone:
+                raise NotFound("no such tenant", item=name)
+            data_key = (schema.wrapped_keys.c.tenant_id == record.id) & (schema.wrapped_keys.c.purpose == "data")
+            connection.execute(delete(schema.wrapped_keys).where(data_key))
+            connection.execute(
+                insert(schema.deletions).values(
+                    tenant_id=record.id, name=name, deleted=certificate["deleted"], certificate=certificate
+                )
+            )
+        self._control.truncate_wal()
+        with self._lock:
+            self._handles.pop(record.id, None)
+        self._pools.close(path)
+        shutil.rmtree(path, ignore_errors=True)
+        return certificate
+
+    def sweep(self) -> list[str]:
+        """Remove directories of tenants that are deleted; returns their ids. For start-up."""
+        with self._control.reading() as connection:
+            known = set(connection.execute(select(schema.tenants.c.id)).scalars())
+            deleted = set(connection.execute(select(schema.deletions.c.tenant_id)).scalars()) - known
+        left = [tenant_id for tenant_id in sorted(deleted) if (self.data_dir / "tenants" / tenant_id).exists()]
+        for tenant_id in left:
+            shutil.rmtree(self.data_dir / "tenants" / tenant_id, ignore_errors=True)
+        return left
 
     def open(self, principal: Principal) -> TenantHandle:
         """The handle of the principal's own tenant. Raises `TenantSuspended`, `NotFound` (deleted)."""
@@ -153,10 +199,8 @@ class Tenants:
         with self._lock:
             if self._system is None:
                 key = self._master.purpose("system-audit")
-                self._system = AuditFiles(SYSTEM, self.data_dir / "audit" / SYSTEM, key, self._pools, seal_of_tenancy())
+                self._system = AuditFiles(SYSTEM, self.data_dir / "audit" / SYSTEM, key, self._pools, _SEAL)
             return self._system
-
-    _system: AuditFiles | None = None
 
     # API keys
 
@@ -229,13 +273,13 @@ class Tenants:
                 keys = TenantKeys(self._key(tenant_id, "data"), self._key(tenant_id, "audit"))
                 path = self.data_dir / "tenants" / tenant_id
                 audit = self._audit_files(tenant_id)
-                found = TenantHandle(tenant_id, name, path, keys, audit, self._pools, seal_of_tenancy())
+                found = TenantHandle(tenant_id, name, path, keys, audit, self._pools, _SEAL)
                 self._handles[tenant_id] = found
             return found
 
     def _audit_files(self, tenant_id: str) -> AuditFiles:
         key = self._key(tenant_id, "audit")
-        return AuditFiles(tenant_id, self.data_dir / "audit" / tenant_id, key, self._pools, seal_of_tenancy())
+        return AuditFiles(tenant_id, self.data_dir / "audit" / tenant_id, key, self._pools, _SEAL)
 
     def _key(self, tenant_id: str, purpose: str) -> bytes:
         mine = (schema.wrapped_keys.c.tenant_id == tenant_id) & (schema.wrapped_keys.c.purpose == purpose)

@@ -64,7 +64,8 @@ class ConnectionPools:
 class Database:
     """One encrypted SQLite file with a schema version.
 
-    `seed` fills a new file. `migrations[n]` takes a file from version n + 1 to n + 2; the current version is `len(migrations) + 1`.
+    `seed` fills a new file. `migrations[n]` takes a file from version n + 1 to n + 2, so that the current version
+    is `len(migrations) + 1`.
     Raises `SchemaTooNew` for a file of a newer program, `Corrupt` where the key does not fit.
     """
 

@@ -19,7 +19,7 @@ from tenancy.throttle import Throttle
 from tenancy.tokens import TokenVerifier
 
 if TYPE_CHECKING:
-    from tenancy.tenant import Tenants
+    from tenancy.control import Tenants
 
 _SEAL: Final = object()
 

@@ -19,9 +19,7 @@ def nfc_name(text: str, kind: str, *, limit: int = MAX_NAME) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        raise InvalidInput(
-            f"a {kind} name must be valid Unicode", item=kind, remedy="remove lone surrogates"
-        ) from None
+        raise InvalidInput(f"a {kind} name must be valid Unicode", item=kind, remedy="remove lone surrogates") from None
     name = unicodedata.normalize("NFC", text)
     if not name or name != name.strip():
         raise InvalidInput(f"a {kind} name must not be empty or begin or end with white space", item=kind)

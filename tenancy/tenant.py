@@ -47,11 +47,11 @@ class ReadView:
                     schema.epochs.c.acl, schema.epochs.c.corpus, schema.epochs.c.kv, schema.epochs.c.changes
                 )
             ).one()
-            self._epochs = Epochs(*row)
+            self._epochs = Epochs(row.acl, row.corpus, row.kv, row.changes)
         return self._epochs
 
-    def execute(self, statement: Executable, parameters: Any = None) -> CursorResult[Any]:
-        return self._connection.execute(statement, parameters)  # type: ignore[call-overload,no-any-return]
+    def execute(self, statement: Executable, parameters: Any = None) -> CursorResult[*tuple[Any, ...]]:
+        return self._connection.execute(statement, parameters)
 
 
 class WriteView(ReadView):
@@ -67,9 +67,7 @@ class WriteView(ReadView):
 
     def _bump(self, document_ids: list[int], *, acl: int, corpus: int, kv: int) -> Epochs:
         before = self.epochs
-        after = Epochs(
-            before.acl + acl, before.corpus + corpus, before.kv + kv, before.changes + len(document_ids)
-        )
+        after = Epochs(before.acl + acl, before.corpus + corpus, before.kv + kv, before.changes + len(document_ids))
         if document_ids:
             self.execute(
                 insert(schema.changes),

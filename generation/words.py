@@ -1,0 +1,94 @@
+"""Content words of a text: folded, stemmed, without function words; bigrams for scripts without spaces.
+
+The stemmer is English (Porter 2, https://snowballstem.org). Questions and sources pass through the same function,
+so that for other languages it merely trims endings alike on both sides.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+
+import regex
+import snowballstemmer
+
+_STEMMER = snowballstemmer.stemmer("english")
+
+_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+_TOKEN = regex.compile(rf"[{_UNSPACED}]+|\d+(?:[.,]\d+)*|(?:(?![{_UNSPACED}])[\p{{L}}\p{{M}}\p{{N}}])+(?:['’]\p{{L}}+)?")
+_UNSPACED_RUN = regex.compile(rf"[{_UNSPACED}]+")
+
+_FUNCTION_WORDS = frozenset(
+    # English
+    """a about above after all also am an and any are as at be because been before being below between both but by can
+    cannot could did do does doing down during each either every few for from further get gets got had has have having
+    he her here hers him his how i if in into is it its itself just let many may me might more most much must my no nor
+    not of off on once one only or other our ours out over own please same shall she should so some such than that the
+    their theirs them then there these they this those through to too under until up upon us very was we were what when
+    where whether which while who whom whose why will with within without would you your yours tell say says said
+    there's what's who's it's
+    """
+    # German
+    """aber als am an auch auf aus bei bin bis das dass dem den der des die dies diese dieser dieses durch ein eine einem
+    einen einer eines er es für hat haben ich ihr im in ist kann man mein mit nach nicht noch nur oder sein seine sich
+    sie sind über um und uns unser unter vom von vor wann war waren warum was welche welchem welchen welcher welches wem
+    wen wenn wer werden wie wieviel wir wird wo wurde wurden zu zum zur viele
+    """
+    # French and Spanish
+    """au aux ce ces cette dans des du elle en est et il la le les leur lui ne nous on ou par pas pour qu que quel quelle
+    quelles quels qui sa se ses son sont sur un une vous combien comment quand pourquoi el los las del al con como cuál
+    cuáles cuándo cuánto cuántos cuántas de donde dónde es lo más no para pero por qué quién se su sus una y
+    """.split()
+)
+_FUNCTION_BIGRAMS = frozenset(
+    "什么 多少 哪些 哪个 怎么 如何 为什 么时 时候 是什 是谁 是否 可以 我们 他们 它们 这个 那个 的是 有多 少天 请问 有哪 么样 怎样"
+    " です ます した する この その どの です ですか ました".split()
+)
+
+
+def words(text: str) -> list[str]:
+    """Every word of `text` in order, folded and stemmed, function words included (unstemmed)."""
+    return list(_words(text))
+
+
+def content_words(text: str) -> list[str]:
+    """`words` without function words; if nothing else is left, all of them."""
+    every = words(text)
+    content = [word for word in every if word not in _FOLDED_FUNCTION_WORDS and word not in _FUNCTION_BIGRAMS]
+    return content or every
+
+
+def _words(text: str) -> Iterator[str]:
+    for match in _TOKEN.finditer(fold(text)):
+        token = match.group()
+        if _UNSPACED_RUN.fullmatch(token):
+            yield from (token[at : at + 2] for at in range(max(1, len(token) - 1)))
+        else:
+            yield _stem(token)
+
+
+def fold(text: str) -> str:
+    """Case and accents removed, compatibility forms unified (Unicode NFKD)."""
+    if text.isascii():
+        return text.lower()
+    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    kept = "".join(
+        character
+        for at, character in enumerate(decomposed)
+        if not unicodedata.combining(character) or (at and not decomposed[at - 1].isascii())
+    )
+    return unicodedata.normalize("NFKC", kept)
+
+
+@lru_cache(maxsize=50_000)
+def _stem(token: str) -> str:
+    if token[0].isdigit():
+        return token.replace(",", "").rstrip(".")
+    plain = token.replace("’", "'").removesuffix("'s")
+    if plain in _FOLDED_FUNCTION_WORDS:
+        return plain
+    return str(_STEMMER.stemWord(plain))
+
+
+_FOLDED_FUNCTION_WORDS = frozenset(fold(word) for word in _FUNCTION_WORDS)

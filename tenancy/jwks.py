@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from cryptography.exceptions import UnsupportedAlgorithm
 from joserfc.errors import JoseError, SecurityWarning
 from joserfc.jwk import ECKey, JWKRegistry, Key, OctKey, OKPKey, RSAKey
 
@@ -133,9 +133,8 @@ class KeySource:
 
 
 def _import(member: dict[str, Any]) -> Key | None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", SecurityWarning)
-        try:
-            return JWKRegistry.import_key(member)
-        except (JoseError, ValueError, TypeError, KeyError, SecurityWarning):
-            return None
+    """A key, or `None` for one that is not understood or malformed: RFC 7517 section 5 says to ignore it."""
+    try:
+        return JWKRegistry.import_key(member)
+    except (JoseError, UnsupportedAlgorithm, SecurityWarning, ValueError, TypeError, KeyError, OverflowError):
+        return None

@@ -8,7 +8,8 @@ Counters are token buckets: a bucket holds N failures and recovers N per window.
 * A credential that failed `spread_failures` times over all sources is under attack: from then on a source gets one
   failure with it, not `credential_failures`. A source that never failed with it still passes, so **nobody can lock
   a key by failing with its id from elsewhere**. The most that an attacker can do to the holder of a key is to share
-  its address and fail with its id there: the holder then waits up to `window_s / credential_failures` seconds.
+  its address and fail with its id there: for as long as that lasts, the two compete for one try in every
+  `window_s / credential_failures` seconds.
 * Counters of what was not seen for longest are dropped first. Dropping one forgets failures or an exemption; it
   never refuses anybody.
 """

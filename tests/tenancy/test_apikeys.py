@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,7 +99,7 @@ def test_malformed_text_is_unauthenticated_never_a_crash(text: str) -> None:
 
 
 @pytest.mark.parametrize("change", [str.upper, lambda text: text + "\n", lambda text: " " + text])
-def test_another_spelling_is_not_the_key(change) -> None:  # type: ignore[no-untyped-def]
+def test_another_spelling_is_not_the_key(change: Callable[[str], str]) -> None:
     text = mint().text
     assert parse(text)
     with pytest.raises(Unauthenticated):

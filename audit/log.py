@@ -1,0 +1,330 @@
+"""One tenant's audit log: a dense sequence of records under one Merkle tree, written in groups.
+
+A record is acknowledged after the fsync of the transaction that holds it. Records that arrive while one fsync runs
+share the next: no timer. BEGIN IMMEDIATE is taken before the head is read, so several processes may append to one
+log, and the unique `prev` column refuses a fork even if that lock should fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.engine import Connection
+
+from audit.live import LiveWriter
+from audit.merkle import EMPTY_ROOT, Frontier, leaf_hash
+from audit.record import Draft, Event, check, decode, encode, stamp
+from audit.subjects import SubjectKeys
+from audit.tables import AUDIT_FILE, columns, documents, event_documents, events, head, metadata, open_intents
+from tenancy.errors import AuditUnavailable
+from tenancy.tenant import AuditFiles
+
+MAX_BATCH: Final = 512
+RETRY_S: Final = 0.25
+
+_logger = logging.getLogger(__name__)
+
+Build = Callable[[], Draft]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The state of a log: how many records, and the Merkle root over them (32 bytes)."""
+
+    size: int
+    root: bytes
+
+
+@dataclass(slots=True, eq=False)
+class _Pending:
+    build: Build
+    fallback: Build | None
+    after: Future[int] | None
+    future: Future[int] = field(default_factory=Future)
+    draft: Draft | None = None
+
+    @property
+    def kept(self) -> bool:
+        return self.fallback is not None
+
+
+class AuditLog:
+    """The log of `files.tenant_id`. Writes run on `writers`, a small pool shared by all logs of the process."""
+
+    def __init__(
+        self,
+        files: AuditFiles,
+        live: LiveWriter,
+        writers: Executor,
+        *,
+        deadline_s: float = 5.0,
+        queue_limit: int = 4_096,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.log_id = files.tenant_id
+        self.files = files
+        self.database = files.database(AUDIT_FILE, metadata, seed=_empty_head(files.tenant_id))
+        self.subjects = SubjectKeys(files, clock=clock)
+        self.live = live
+        self._writers = writers
+        self._deadline_s = deadline_s
+        self._queue_limit = queue_limit
+        self._clock = clock
+        self._queue: deque[_Pending] = deque()
+        self._submitted = 0
+        self._settled = 0
+        self._scheduled = False
+        self._closed = False
+        self._recovered = False
+        self._state = threading.Condition()
+
+    def submit(self, build: Build, *, fallback: Build | None = None, after: Future[int] | None = None) -> Future[int]:
+        """Queue a record; the future gives its sequence number once it is durable.
+
+        `build` runs on a writer thread. A record with a `fallback`, which is used where `build` fails, must not get
+        lost: it is retried until it is written or the log is closed. Another fails with `AuditUnavailable` when the
+        log cannot be written, and is refused at once when the queue is full; its callers wait for it, so their
+        number is the back-pressure. With `after`, an earlier record of this log, `build` runs once that one is
+        written or has failed.
+        """
+        pending = _Pending(build, fallback, after)
+        with self._state:
+            if self._closed:
+                raise self._unavailable("the audit log is closed")
+            if not pending.kept and len(self._queue) >= self._queue_limit:
+                raise self._unavailable("too many records are waiting")
+            self._queue.append(pending)
+            self._submitted += 1
+            self._schedule()
+        return pending.future
+
+    async def durable(self, future: Future[int]) -> int:
+        """Wait for a submitted record. Raises `AuditUnavailable` when the deadline passes first.
+
+        Neither the deadline nor a cancellation withdraws the record: it is still written when that becomes possible.
+        """
+        try:
+            return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), self._deadline_s)
+        except TimeoutError:
+            raise self._unavailable("the record was not durable in time") from None
+
+    def append(self, build: Build) -> int:
+        """Submit and wait, for callers without an event loop."""
+        try:
+            return self.submit(build).result(self._deadline_s)
+        except TimeoutError:
+            raise self._unavailable("the record was not durable in time") from None
+
+    def flush(self) -> None:
+        """Wait until everything submitted before is written. Raises `AuditUnavailable` at the deadline."""
+        with self._state:
+            goal = self._submitted
+            if not self._state.wait_for(lambda: self._settled >= goal, self._deadline_s):
+                raise self._unavailable("records are still waiting")
+
+    def close(self) -> None:
+        """Write what waits, then refuse more. Records that cannot be written are reported and left to recovery."""
+        with self._state:
+            self._state.wait_for(lambda: self._settled >= self._submitted, self._deadline_s)
+            self._closed = True
+            lost = list(self._queue)
+            self._queue.clear()
+        self._abandon(lost)
+
+    def head(self) -> Head:
+        with self.database.reading() as connection:
+            return read_head(connection)
+
+    def recover(self) -> int:
+        """Close the intents of dead writers with the outcome "aborted"; returns how many. Live writers' stay."""
+        with self.database.writing() as connection:
+            recovered = self._recover(connection)
+        self._recovered = True
+        return recovered
+
+    def _schedule(self) -> None:
+        if not self._scheduled and self._queue:
+            self._scheduled = True
+            self._writers.submit(self._drain)
+
+    def _drain(self) -> None:
+        """Write one group, then go to the end of the writers' queue, so that no log keeps out the others."""
+        with self._state:
+            batch = self._take()
+        again = self._write([pending for pending in batch if _built(pending)])
+        with self._state:
+            self._settled += len(batch) - len(again)
+            self._scheduled = False
+            closed = self._closed
+            if again and not closed:
+                self._queue.extendleft(reversed(again))
+                self._scheduled = True
+                timer = threading.Timer(RETRY_S, self._retry)
+                timer.daemon = True
+                timer.start()
+            else:
+                self._schedule()
+            self._state.notify_all()
+        if closed:
+            self._abandon(again)
+
+    def _take(self) -> list[_Pending]:
+        """The next group: it ends before a record that needs the number of another one in it."""
+        batch: list[_Pending] = []
+        while self._queue and len(batch) < MAX_BATCH:
+            after = self._queue[0].after
+            if batch and after is not None and not after.done():
+                break
+            batch.append(self._queue.popleft())
+        return batch
+
+    def _retry(self) -> None:
+        with self._state:
+            self._scheduled = False
+            self._schedule()
+
+    def _write(self, batch: Sequence[_Pending]) -> list[_Pending]:
+        """Commit a group; returns the records to try again."""
+        if not batch:
+            return []
+        try:
+            with self.database.writing() as connection:
+                if not self._recovered:
+                    self._recover(connection)
+                numbers = self._append(connection, [pending.draft for pending in batch if pending.draft])
+        except Exception as error:  # noqa: BLE001  whatever went wrong, each waiting caller must hear of it
+            _logger.error("audit log %s cannot be written: %s", self.log_id, type(error).__name__)
+            for pending in batch:
+                if not pending.kept:
+                    _fail(pending, self._unavailable("the record could not be written"), error)
+            return [pending for pending in batch if pending.kept]
+        self._recovered = True
+        for pending, number in zip(batch, numbers, strict=True):
+            pending.future.set_result(number)
+        return []
+
+    def _append(self, connection: Connection, drafts: Sequence[Draft]) -> list[int]:
+        """Append inside a write transaction; returns the sequence numbers."""
+        state = connection.execute(select(head.c.size, head.c.frontier, head.c.last_leaf)).one()
+        frontier, prev = Frontier.from_bytes(state.size, state.frontier), state.last_leaf
+        rows: list[dict[str, Any]] = []
+        stamped: list[Event] = []
+        now = self._clock()
+        for draft in drafts:
+            event = stamp(draft, seq=frontier.size, now=now, log=self.log_id, writer=self.live.id)
+            payload = encode(event)
+            leaf = leaf_hash(payload)
+            rows.append({**columns(event), "payload": payload, "leaf": leaf, "prev": prev})
+            stamped.append(event)
+            frontier.append(leaf)
+            prev = leaf
+        connection.execute(insert(events), rows)
+        _index(connection, stamped)
+        connection.execute(
+            update(head).values(size=frontier.size, frontier=frontier.to_bytes(), root=frontier.root(), last_leaf=prev)
+        )
+        return [event.seq for event in stamped]
+
+    def _recover(self, connection: Connection) -> int:
+        waiting = connection.execute(select(open_intents).order_by(open_intents.c.seq)).all()
+        alive = {writer: self.live.alive(writer) for writer in {row.writer for row in waiting}}
+        abandoned = [row.seq for row in waiting if not alive[row.writer]]
+        drafts = []
+        for seq in abandoned:
+            payload = connection.execute(select(events.c.payload).where(events.c.seq == seq)).scalar_one()
+            drafts.append(_aborted(decode(payload)))
+        if drafts:
+            self._append(connection, drafts)
+            _logger.warning("audit log %s: %d abandoned intents closed", self.log_id, len(drafts))
+        return len(drafts)
+
+    def _abandon(self, lost: Sequence[_Pending]) -> None:
+        for pending in lost:
+            _fail(pending, self._unavailable("the log was closed before the record could be written"))
+        if lost:
+            _logger.critical("audit log %s closed with %d records unwritten", self.log_id, len(lost))
+
+    def _unavailable(self, reason: str) -> AuditUnavailable:
+        return AuditUnavailable(reason, item=self.log_id, remedy="nothing was released; try again")
+
+
+def read_head(connection: Connection) -> Head:
+    row = connection.execute(select(head.c.size, head.c.root)).one()
+    return Head(row.size, row.root)
+
+
+def genesis(log_id: str) -> bytes:
+    """The `prev` of the first record, different for each log."""
+    return hashlib.sha256(b"strongroom audit log\x00" + log_id.encode()).digest()
+
+
+def _empty_head(log_id: str) -> Callable[[Connection], None]:
+    def seed(connection: Connection) -> None:
+        connection.execute(insert(head).values(one=1, size=0, frontier=b"", root=EMPTY_ROOT, last_leaf=genesis(log_id)))
+
+    return seed
+
+
+def _index(connection: Connection, stamped: Sequence[Event]) -> None:
+    """Fill the tables beside the log: documents, and intents that wait for their outcome."""
+    touched = [
+        {"document": document, "seq": event.seq, "stage": stage}
+        for event in stamped
+        for document, stage in sorted(documents(event))
+    ]
+    if touched:
+        connection.execute(insert(event_documents), touched)
+    opened = [{"seq": event.seq, "writer": event.writer} for event in stamped if event.phase == "intent"]
+    if opened:
+        connection.execute(insert(open_intents), opened)
+    closed = [event.intent for event in stamped if event.intent is not None]
+    if closed:
+        connection.execute(delete(open_intents).where(open_intents.c.seq.in_(closed)))
+
+
+def _aborted(intent: Event) -> Draft:
+    return Draft(
+        action=intent.action,
+        phase="outcome",
+        outcome="aborted",
+        reason="recovered",
+        intent=intent.seq,
+        actor=intent.actor,
+        request=intent.request,
+        policy=intent.policy,
+    )
+
+
+def _built(pending: _Pending) -> bool:
+    """Build the record, by its fallback if need be; False where it was withdrawn or cannot be built."""
+    if pending.draft is not None:
+        return True
+    if not pending.future.set_running_or_notify_cancel():
+        return False
+    try:
+        try:
+            pending.draft = check(pending.build())
+        except Exception as error:
+            if pending.fallback is None:
+                raise
+            _logger.error("an audit record could not be built in full: %s", type(error).__name__)
+            pending.draft = check(pending.fallback())
+    except Exception as error:  # noqa: BLE001  the caller that waits for this record gets its error
+        pending.future.set_exception(error)
+    return pending.draft is not None
+
+
+def _fail(pending: _Pending, error: AuditUnavailable, cause: BaseException | None = None) -> None:
+    error.__cause__ = cause
+    if pending.draft is not None or pending.future.set_running_or_notify_cancel():
+        pending.future.set_exception(error)

@@ -1,0 +1,91 @@
+"""Tables of one audit log. `payload` is the record; every other column repeats it for queries, and is verified so."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import Column, Float, Index, Integer, LargeBinary, MetaData, Table, Text
+
+from audit.record import Event
+
+AUDIT_FILE: Final = "audit.sqlite"
+
+metadata = MetaData()
+
+events = Table(
+    "events",
+    metadata,
+    Column("seq", Integer, primary_key=True),
+    Column("payload", LargeBinary, nullable=False),
+    Column("leaf", LargeBinary, nullable=False),
+    # The leaf before: unique, so that two writers cannot both follow the same record.
+    Column("prev", LargeBinary, nullable=False, unique=True),
+    Column("ts", Float, nullable=False, index=True),
+    Column("action", Text, nullable=False),
+    Column("phase", Text, nullable=False),
+    Column("outcome", Text),
+    Column("actor", Text),
+    Column("request", Text, nullable=False),
+    Column("root", Text),
+    Column("intent", Integer),
+    Column("cache_status", Text),
+    Column("cache_entry", Text),
+)
+Index("events_by_action", events.c.action, events.c.seq)
+Index("events_by_outcome", events.c.outcome, events.c.seq, sqlite_where=events.c.outcome.is_not(None))
+Index("events_by_actor", events.c.actor, events.c.seq, sqlite_where=events.c.actor.is_not(None))
+Index("events_by_request", events.c.request, events.c.seq)
+Index("events_by_root", events.c.root, events.c.seq, sqlite_where=events.c.root.is_not(None))
+Index("events_by_intent", events.c.intent, sqlite_where=events.c.intent.is_not(None))
+Index("events_by_cache_status", events.c.cache_status, events.c.seq, sqlite_where=events.c.cache_status.is_not(None))
+Index("events_by_cache_entry", events.c.cache_entry, events.c.seq, sqlite_where=events.c.cache_entry.is_not(None))
+
+event_documents = Table(
+    "event_documents",
+    metadata,
+    Column("document", Text, primary_key=True),
+    Column("seq", Integer, primary_key=True),
+    Column("stage", Text, primary_key=True),
+    sqlite_with_rowid=False,
+)
+Index("documents_by_seq", event_documents.c.seq)
+
+# Intents that have no outcome yet, so that recovery need not read the log.
+open_intents = Table(
+    "open_intents",
+    metadata,
+    Column("seq", Integer, primary_key=True),
+    Column("writer", Text, nullable=False),
+)
+
+head = Table(
+    "head",
+    metadata,
+    Column("one", Integer, primary_key=True),
+    Column("size", Integer, nullable=False),
+    Column("frontier", LargeBinary, nullable=False),
+    Column("root", LargeBinary, nullable=False),
+    Column("last_leaf", LargeBinary, nullable=False),
+)
+
+
+def columns(event: Event) -> dict[str, Any]:
+    """The extracted columns of an event's row; verification compares them with the payload."""
+    return {
+        "seq": event.seq,
+        "ts": event.time,
+        "action": event.action,
+        "phase": event.phase,
+        "outcome": event.outcome,
+        "actor": event.actor.ref,
+        "request": event.request.id,
+        "root": event.request.root,
+        "intent": event.intent,
+        "cache_status": event.cache.status if event.cache else None,
+        "cache_entry": event.cache.entry if event.cache else None,
+    }
+
+
+def documents(event: Event) -> set[tuple[str, str]]:
+    """The (document, stage) pairs of an event."""
+    return {(resource.document, resource.stage) for resource in event.resources}

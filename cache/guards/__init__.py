@@ -1,0 +1,29 @@
+"""Text guards: may a cached answer to one question be given to another question?
+
+Each guard returns a typed verdict; the first veto decides. They see texts only, know nothing of vectors, and are
+versioned together: evidence about the cache's correctness belongs to one revision of the rules.
+"""
+
+from __future__ import annotations
+
+from cache.guards import contrast, polarity, relations, slots
+from cache.guards.verdict import Verdict, passed, veto
+from cache.guards.words import Language, Text, common_language, read
+
+RULES_REVISION = "guards-1"
+
+__all__ = ["RULES_REVISION", "Language", "Text", "Verdict", "compare", "read"]
+
+
+def compare(question: Text, cached: Text) -> Verdict:
+    """Pass, or the first veto, for two questions read with `read`; equal texts pass."""
+    if question.source == cached.source:
+        return passed("same text")
+    language = common_language(question, cached)
+    if language is Language.UNKNOWN:
+        return veto("language", "no rules for this language")
+    for guard in (slots, polarity, relations, contrast):
+        verdict = guard.check(question, cached, language)
+        if not verdict.passed:
+            return verdict
+    return passed("guards")

@@ -1,0 +1,133 @@
+"""Words of a question, its language, and which of its words carry content.
+
+Rules exist for English and Chinese. Every other language, and text that cannot be told, has none: the guards
+abstain, which means a miss.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from enum import StrEnum
+
+import regex
+
+from cache.guards import lexicon
+
+
+class Language(StrEnum):
+    ENGLISH = "en"
+    CHINESE = "zh"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One question, read once for all guards.
+
+    `words` are lower-case with contractions spelled out ("don't" -> "do", "not"), for Chinese single characters;
+    `cased` are the words as written; `content` are the words that carry content, in order.
+    """
+
+    source: str
+    language: Language
+    words: tuple[str, ...]
+    cased: tuple[str, ...]
+    content: tuple[str, ...]
+
+
+_WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+(?:['\-][\p{L}\p{M}\p{N}]+)*")
+_HAN = regex.compile(r"\p{Script=Han}")
+_OTHER_SCRIPT = regex.compile(r"[\p{L}--\p{Script=Latin}--\p{Script=Han}--\p{Script=Common}]", flags=regex.V1)
+_HAN_OR_WORD = regex.compile(r"\p{Script=Han}|[\p{Script=Latin}\p{N}]+(?:[.\-][\p{Script=Latin}\p{N}]+)*")
+_ENDINGS: tuple[tuple[str, str, int], ...] = (
+    ("ations", "", 4),
+    ("ation", "", 4),
+    ("ies", "y", 2),
+    ("sses", "ss", 2),
+    ("ings", "", 3),
+    ("ing", "", 3),
+    ("ed", "", 3),
+    ("ly", "", 4),
+    ("es", "", 3),
+    ("s", "", 3),
+)
+
+
+def read(source: str) -> Text:
+    """Read a question. Full-width forms and typographic quotes are made plain first (NFKC)."""
+    plain = unicodedata.normalize("NFKC", source).replace("\u2019", "'").replace("\u2018", "'")
+    if _HAN.search(plain):
+        units = tuple(_HAN_OR_WORD.findall(plain.lower()))
+        content = tuple(unit for unit in units if unit not in lexicon.ZH_FILLERS)
+        return Text(plain, _language_with_han(plain, units), units, units, content)
+    cased = tuple(_WORD.findall(plain))
+    words = tuple(part for word in cased for part in _spell_out(word.lower()))
+    language = Language.UNKNOWN if _OTHER_SCRIPT.search(plain) else _language_of_latin(words)
+    return Text(plain, language, words, cased, _content(words))
+
+
+def common_language(question: Text, cached: Text) -> Language:
+    """The language whose rules hold for the pair; `UNKNOWN` where they differ or cannot be told.
+
+    A text too short to hold a function word ("Track order 48213") follows the other one if that one is English
+    and most of its words stand there too; so do two such texts that share nothing foreign and most of their words.
+    """
+    if question.language is cached.language:
+        return question.language
+    if {question.language, cached.language} != {Language.ENGLISH, Language.UNKNOWN}:
+        return Language.UNKNOWN
+    known, other = (question, cached) if question.language is Language.ENGLISH else (cached, question)
+    if _HAN.search(other.source) or _OTHER_SCRIPT.search(other.source):
+        return Language.UNKNOWN
+    shared = sum(word in known.words for word in other.words)
+    return Language.ENGLISH if other.words and 2 * shared >= len(other.words) else Language.UNKNOWN
+
+
+def stem(word: str) -> str:
+    """A light English stem, only good for comparing: plural, -ing, -ed, -ly and -ation are cut."""
+    for ending, replacement, shortest in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= shortest and not word.endswith("ss"):
+            word = word[: len(word) - len(ending)] + replacement
+            break
+    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiouls":
+        word = word[:-1]
+    return word.removesuffix("e") if len(word) > 3 else word
+
+
+def _language_with_han(plain: str, units: tuple[str, ...]) -> Language:
+    if _OTHER_SCRIPT.search(plain):
+        return Language.UNKNOWN
+    han = len(_HAN.findall(plain))
+    return Language.CHINESE if 2 * han >= len(units) else Language.UNKNOWN
+
+
+def _language_of_latin(words: tuple[str, ...]) -> Language:
+    english = sum(word in lexicon.EN_FUNCTION for word in words)
+    foreign = sum(word in lexicon.FOREIGN_FUNCTION for word in words)
+    return Language.ENGLISH if english > foreign else Language.UNKNOWN
+
+
+def _spell_out(word: str) -> tuple[str, ...]:
+    if word in lexicon.CONTRACTIONS:
+        return lexicon.CONTRACTIONS[word]
+    if "'" not in word:
+        return (word,)
+    for ending, spelled in (("n't", "not"), ("'re", "are"), ("'ve", "have"), ("'ll", "will"), ("'m", "am")):
+        if word.endswith(ending) and len(word) > len(ending):
+            return word[: -len(ending)], spelled
+    return (word.removesuffix("'s").removesuffix("'"),)
+
+
+def _content(words: tuple[str, ...]) -> tuple[str, ...]:
+    kept = list(words)
+    for phrase in lexicon.EN_FILLER_PHRASES:
+        if phrase[0] in kept:
+            _remove_phrase(kept, phrase)
+    return tuple(word for word in kept if word not in lexicon.EN_FUNCTION and word not in lexicon.EN_FILLERS)
+
+
+def _remove_phrase(words: list[str], phrase: tuple[str, ...]) -> None:
+    for start in range(len(words) - len(phrase), -1, -1):
+        if tuple(words[start : start + len(phrase)]) == phrase:
+            del words[start : start + len(phrase)]

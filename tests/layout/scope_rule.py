@@ -1,0 +1,106 @@
+"""The rule that imports cannot express: whoever reads or writes a tenant's data shows on whose behalf.
+
+Every public function or method of a collection, a search or a cache store takes a `PermissionDomain`, a
+`TenantHandle`, a `Principal`, a `Scope` or a view of one tenant as its first argument, annotated, without default.
+And each sealed type is constructed in the one module that may.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PRODUCT = ("service", "retrieval", "cache", "generation", "indexing", "audit", "tenancy")
+
+SCOPES = {"PermissionDomain", "TenantHandle", "Principal", "Scope", "ReadView", "WriteView"}
+
+# Modules whose public surface reads or writes a collection or a cache.
+SCOPED_MODULES = (
+    "retrieval/search.py",
+    "indexing/collection.py",
+    "indexing/documents.py",
+    "cache/lookup.py",
+    "cache/openings.py",
+)
+
+# Classes held to the rule in modules that also have pure parts.
+SCOPED_CLASSES = {
+    "indexing/snapshot.py": {"Snapshot"},
+    "indexing/collections/faiss.py": {"FaissCollections"},
+    "cache/stores/local.py": {"LocalStore"},
+}
+
+# What serves an operator of the whole process, or says nothing about any tenant's content. Each with its reason.
+EXEMPT = {
+    "close": "closes the in-memory state of a tenant id or of the process; returns nothing",
+}
+
+PRODUCERS = {
+    "Principal": {"tenancy/identity.py"},
+    "TenantHandle": {"tenancy/control.py"},
+    "AuditFiles": {"tenancy/control.py"},
+    "PermissionDomain": {"tenancy/domain.py"},
+    "ReadView": {"tenancy/tenant.py"},
+    "WriteView": {"tenancy/tenant.py"},
+    "Namespace": {"cache/key.py"},
+}
+
+
+def unscoped(tree: ast.Module, classes: set[str] | None = None) -> Iterator[str]:
+    """Public callables of a module (or of `classes` in it) whose first argument is no scope."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and classes is None:
+            if not _public(node) or _takes_scope(node.args.args, node):
+                continue
+            yield node.name
+        elif isinstance(node, ast.ClassDef) and (classes is None or node.name in classes):
+            if classes is None and not _is_port(node):
+                continue
+            for method in node.body:
+                if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and _public(method):
+                    if _is_property(method) or _takes_scope(method.args.args[1:], method):
+                        continue
+                    yield f"{node.name}.{method.name}"
+
+
+def constructions(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Calls of sealed types and unsealing by `object.__new__` or `copy`-like replacement, with their lines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+            if name in PRODUCERS:
+                yield name, node.lineno
+            if name == "replace" and any(keyword.arg == "seal" for keyword in node.keywords):
+                yield "seal", node.lineno
+        if isinstance(node, ast.ImportFrom) and any(alias.name == "_SEAL" for alias in node.names):
+            yield "_SEAL", node.lineno
+
+
+def parse(relative: str) -> ast.Module:
+    return ast.parse((ROOT / relative).read_text(encoding="utf-8"), filename=relative)
+
+
+def product_files() -> list[str]:
+    return sorted(str(path.relative_to(ROOT)) for package in PRODUCT for path in (ROOT / package).rglob("*.py"))
+
+
+def _public(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return not node.name.startswith("_") and node.name not in EXEMPT
+
+
+def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any(isinstance(decorator, ast.Name) and decorator.id == "property" for decorator in node.decorator_list)
+
+
+def _is_port(node: ast.ClassDef) -> bool:
+    return any(isinstance(base, ast.Name) and base.id == "Protocol" for base in node.bases)
+
+
+def _takes_scope(arguments: list[ast.arg], node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    if not arguments or arguments[0].annotation is None:
+        return False
+    if len(node.args.defaults) >= len(node.args.args):
+        return False
+    return ast.unparse(arguments[0].annotation) in SCOPES

@@ -22,7 +22,7 @@ from sqlalchemy.pool import QueuePool
 from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlcipher3 import dbapi2 as driver
 
-from tenancy.errors import Corrupt, SchemaTooNew, Unavailable
+from tenancy.errors import Corrupt, NotFound, SchemaTooNew, Unavailable
 
 BUSY_TIMEOUT_MS = 10_000
 PAGE_CACHE_KIB = 256
@@ -96,7 +96,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """One read transaction: all its statements see one state of the file."""
+        """One read transaction: all its statements see one state of the file, that of the first of them."""
         with self._transaction("BEGIN") as connection:
             yield connection
 
@@ -131,6 +131,8 @@ class Database:
         try:
             pooled = self._pools.pool(self.path, self._connect).connect()
         except driver.Error as error:
+            if not self.path.parent.exists():
+                raise NotFound("the data was deleted", item=self.path.name) from None
             raise Corrupt(
                 "the file does not open with its key", item=self.path.name, remedy="restore it from a backup"
             ) from error

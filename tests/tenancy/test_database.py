@@ -1,0 +1,131 @@
+"""Encrypted files, explicit transactions, lazy migration."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Column, Integer, MetaData, Table, Text, insert, select
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError
+
+from tenancy.database import ConnectionPools, Database
+from tenancy.errors import Corrupt, SchemaTooNew
+
+metadata = MetaData()
+notes = Table("notes", metadata, Column("id", Integer, primary_key=True), Column("text", Text, nullable=False))
+KEY = bytes(range(32))
+
+
+def open_file(path: Path, key: bytes = KEY, pools: ConnectionPools | None = None) -> Database:
+    return Database(path, key, metadata, pools or ConnectionPools())
+
+
+def texts(database: Database) -> list[str]:
+    with database.reading() as connection:
+        return list(connection.execute(select(notes.c.text).order_by(notes.c.id)).scalars())
+
+
+def add(database: Database, text: str) -> None:
+    with database.writing() as connection:
+        connection.execute(insert(notes).values(text=text))
+
+
+def test_what_is_committed_is_there_after_reopening(tmp_path: Path) -> None:
+    add(open_file(tmp_path / "a"), "kept")
+    assert texts(open_file(tmp_path / "a")) == ["kept"]
+
+
+def test_an_exception_rolls_everything_back(tmp_path: Path) -> None:
+    database = open_file(tmp_path / "a")
+    add(database, "before")
+    with pytest.raises(IntegrityError), database.writing() as connection:
+        connection.execute(insert(notes), [{"id": 7, "text": "lost"}, {"id": 7, "text": "twice"}])
+    assert texts(database) == ["before"]
+
+
+def test_one_read_transaction_sees_one_state(tmp_path: Path) -> None:
+    database = open_file(tmp_path / "a")
+    add(database, "first")
+    count = select(notes.c.id)
+    with database.reading() as connection:
+        assert len(connection.execute(count).all()) == 1
+        add(database, "second")
+        assert len(connection.execute(count).all()) == 1
+    assert len(texts(database)) == 2
+
+
+def test_neither_file_nor_log_holds_plain_text(tmp_path: Path) -> None:
+    database = open_file(tmp_path / "a")
+    with database.reading():
+        add(database, "a remarkable sentence")
+        written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert len(written) > 4096
+    assert b"remarkable" not in written
+    assert b"SQLite format" not in written
+    assert texts(database) == ["a remarkable sentence"]
+
+
+def test_the_wrong_key_opens_nothing(tmp_path: Path) -> None:
+    add(open_file(tmp_path / "a"), "kept")
+    with pytest.raises(Corrupt):
+        texts(open_file(tmp_path / "a", key=bytes(32)))
+    assert texts(open_file(tmp_path / "a")) == ["kept"]
+
+
+def test_a_file_that_is_no_database_is_corrupt_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"something else" * 1000)
+    with pytest.raises(Corrupt):
+        texts(open_file(tmp_path / "a"))
+    assert (tmp_path / "a").read_bytes().startswith(b"something else")
+
+
+def test_concurrent_writers_all_succeed(tmp_path: Path) -> None:
+    database = open_file(tmp_path / "a")
+    threads = [threading.Thread(target=lambda: [add(database, "x") for _ in range(10)]) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(texts(database)) == 80
+
+
+def test_two_pools_of_one_file_and_a_limit_of_one_open_file(tmp_path: Path) -> None:
+    pools = ConnectionPools(limit=1)
+    one, two = open_file(tmp_path / "a", pools=pools), open_file(tmp_path / "b", pools=pools)
+    add(one, "a")
+    with one.reading() as held:
+        assert len(held.execute(select(notes.c.id)).all()) == 1
+        for _ in range(2):
+            add(two, "b")
+            add(one, "a")
+        assert len(held.execute(select(notes.c.id)).all()) == 1
+    assert (texts(one), texts(two)) == (["a"] * 3, ["b"] * 2)
+
+
+def _add_column(connection: Connection) -> None:
+    connection.exec_driver_sql("ALTER TABLE notes ADD COLUMN author TEXT NOT NULL DEFAULT 'unknown'")
+
+
+def test_an_older_file_is_migrated_at_its_next_opening_and_an_older_program_refuses_it(tmp_path: Path) -> None:
+    add(open_file(tmp_path / "a"), "old")
+    newer = Database(tmp_path / "a", KEY, metadata, ConnectionPools(), migrations=(_add_column,))
+    with newer.reading() as connection:
+        assert connection.exec_driver_sql("SELECT text, author FROM notes").all() == [("old", "unknown")]
+    with pytest.raises(SchemaTooNew, match="newer program"):
+        texts(open_file(tmp_path / "a"))
+
+
+def test_a_failing_migration_changes_nothing(tmp_path: Path) -> None:
+    def broken(connection: Connection) -> None:
+        _add_column(connection)
+        raise ZeroDivisionError
+
+    add(open_file(tmp_path / "a"), "old")
+    with (
+        pytest.raises(ZeroDivisionError),
+        Database(tmp_path / "a", KEY, metadata, ConnectionPools(), migrations=(broken,)).reading(),
+    ):
+        pass
+    assert texts(open_file(tmp_path / "a")) == ["old"]

@@ -1,0 +1,78 @@
+"""Names, the encoding of tuples, key wrapping."""
+
+from __future__ import annotations
+
+import base64
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenancy.errors import AlreadyExists, Corrupt, InvalidInput
+from tenancy.keys import MasterKey, create_master_key, decrypt, encrypt, load_master_key
+from tenancy.names import enc, nfc_name
+
+parts = st.lists(st.one_of(st.none(), st.binary(max_size=20)), max_size=5)
+
+
+@given(parts, parts)
+def test_two_different_tuples_never_share_an_encoding(one: list[bytes | None], two: list[bytes | None]) -> None:
+    assert (enc(*one) == enc(*two)) == (one == two)
+
+
+def test_absent_differs_from_empty_and_boundaries_count() -> None:
+    assert enc(None) != enc("") != enc()
+    assert enc("a", "bc") != enc("ab", "c")
+    assert enc("é") == enc("e\u0301")
+
+
+@pytest.mark.parametrize("text", ["", " a", "a ", "a\0b", "a\nb", "a\u200bb", "a\u202eb", "\ud800", "x" * 201])
+def test_a_bad_name_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        nfc_name(text, "user")
+
+
+@pytest.mark.parametrize("text", ["ana", "Zoë", "山田 太郎", "o'neil", "a" * 200, "ana@example.org"])
+def test_a_good_name_stays(text: str) -> None:
+    assert nfc_name(text, "user") == text
+
+
+def test_two_spellings_are_one_name() -> None:
+    assert nfc_name("Zoe\u0308", "user") == "Zoë"
+
+
+def test_encryption_binds_text_key_and_purpose() -> None:
+    sealed = encrypt(bytes(32), b"secret", b"a")
+    assert decrypt(bytes(32), sealed, b"a") == b"secret"
+    for key, text, associated in ((bytes(31) + b"1", sealed, b"a"), (bytes(32), sealed, b"b"), (bytes(32), b"", b"a")):
+        with pytest.raises(Corrupt):
+            decrypt(key, text, associated)
+    assert encrypt(bytes(32), b"secret", b"a") != sealed
+
+
+def test_a_wrapped_key_does_not_open_for_another_tenant_or_purpose(master: MasterKey) -> None:
+    wrapped = master.wrap("t_1", "data", b"k" * 32)
+    assert master.unwrap("t_1", "data", wrapped) == b"k" * 32
+    for tenant, purpose in (("t_2", "data"), ("t_1", "audit")):
+        with pytest.raises(Corrupt):
+            master.unwrap(tenant, purpose, wrapped)
+
+
+def test_a_master_key_file_is_private_and_never_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "keys" / "master.key"
+    made = create_master_key(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert load_master_key(path, None) == made
+    with pytest.raises(AlreadyExists):
+        create_master_key(path)
+    assert "value" not in repr(made)
+
+
+@pytest.mark.parametrize("text", ["", "short", base64.b64encode(b"x" * 31).decode(), "é" * 44])
+def test_a_bad_master_key_says_what_is_wrong(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InvalidInput, match="32 bytes"):
+        load_master_key(None, text)
+    with pytest.raises(InvalidInput, match="does not exist"):
+        load_master_key(tmp_path / "none", None)

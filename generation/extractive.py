@@ -9,13 +9,13 @@ the rank of the source decide between near equals.
 from __future__ import annotations
 
 import asyncio
-import math
-from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import regex
 
+from generation.evidence import asked_words, cover, rarity
 from generation.generator import Delta, Finish, FinishReason, ModelIdentity, Piece, Quote, Usage
 from generation.prompt import Prompt, PromptSource
 from generation.sentences import Sentence, sentences
@@ -24,12 +24,16 @@ from generation.words import content_words, words
 REVISION = "extractive-1"
 
 _MOST_SENTENCES = 3
-_NEAR_BEST = 0.62
+_NEAR_BEST = 0.68
 _LONGEST_QUOTE = 700
-_HEADING, _LEAD, _BEFORE, _TITLE = 0.6, 0.7, 0.4, 0.3
-_WEAKEST_COVER = 0.3
+_HEADING, _LEAD, _BEFORE, _TITLE = 0.5, 0.6, 0.35, 0.3
+_WEAKEST_COVER = 0.2
+_WEAKEST_COVER_UNSPACED = 0.1
 
-_TOKEN = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}]|[\p{L}\p{M}\p{N}]{1,6}|[^\s\p{L}\p{M}\p{N}]")
+_UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
+_TOKEN = regex.compile(
+    r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}]|[\p{L}\p{M}\p{N}]{1,6}|[^\s\p{L}\p{M}\p{N}]"
+)
 _NUMBER = regex.compile(
     r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|hundred|once|twice|daily|weekly|"
     r"monthly|quarterly|annually|yearly|half|dozen|zwei|drei|vier|fünf|sechs|zehn)\b|[一二三四五六七八九十百千万两]",
@@ -42,15 +46,20 @@ _TIME = regex.compile(
     regex.IGNORECASE,
 )
 _NAME = regex.compile(r"(?<=\S )\p{Lu}\p{L}+|\b(?:officer|manager|department|team|committee|board|head|director)\b")
-_EXPECTED = (
-    (regex.compile(r"\bhow (?:many|much|long|old|often|far|large|big|tall|high|fast)\b|\bwie ?(?:viele?|lange?|oft|hoch)\b|"
-                   r"多少|几[天个年次]|多[长久大]|\bcu[aá]nt[oa]s?\b|\bcombien\b|\bpercentage\b|\bminimum\b|\bmaximum\b",
-                   regex.IGNORECASE), _NUMBER),
-    (regex.compile(r"\bwhen\b|\b(?:what|which|in what) (?:year|date|day|month|century|decade|time)\b|\bdeadline\b|\bwann\b|"
-                   r"什么时候|何时|哪[一]?年|\bcu[aá]ndo\b|\bquand\b", regex.IGNORECASE), _TIME),
-    (regex.compile(r"\bwhom?\b|\bwhose\b|\bwhich (?:person|team|department|officer)\b|\bwer\b|\bwem\b|\bqui[eé]n\b",
-                   regex.IGNORECASE), _NAME),
-)  # fmt: skip
+_HOW_MANY = regex.compile(
+    r"\bhow (?:many|much|long|old|often|far|large|big|tall|high|fast)\b|\b(?:percentage|minimum|maximum)\b"
+    r"|\bwie ?(?:viele?|lange?|oft|hoch)\b|\bcu[aá]nt[oa]s?\b|\bcombien\b|多少|几[天个年次]|多[长久大]",
+    regex.IGNORECASE,
+)
+_WHEN = regex.compile(
+    r"\bwhen\b|\b(?:what|which) (?:year|date|day|month|century|decade|time)\b|\bdeadline\b"
+    r"|\bwann\b|\bcu[aá]ndo\b|\bquand\b|什么时候|何时|哪[一]?年",
+    regex.IGNORECASE,
+)
+_WHO = regex.compile(
+    r"\bwhom?\b|\bwhose\b|\bwhich (?:person|team|department|officer)\b|\bwer\b|\bwem\b|\bqui[eé]n\b", regex.IGNORECASE
+)
+_EXPECTED = ((_HOW_MANY, _NUMBER), (_WHEN, _TIME), (_WHO, _NAME))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +75,6 @@ class _Candidate:
 class _Scored:
     score: float
     candidate: _Candidate
-    matched: frozenset[str]
 
 
 class ExtractiveGenerator:
@@ -129,16 +137,29 @@ class ExtractiveGenerator:
 
 def choose(question: str, sources: Sequence[PromptSource]) -> tuple[Quote, ...]:
     """The quotes that answer `question` best, best first; none where the evidence is weak."""
-    asked = list(dict.fromkeys(content_words(question)))
+    asked = asked_words(question)
+    weakest = _WEAKEST_COVER_UNSPACED if _UNSPACED.search(question) else _WEAKEST_COVER
+    if cover(question, [source.text for source in sources], [source.title for source in sources]) < weakest:
+        return ()
     candidates = [candidate for number, source in enumerate(sources) for candidate in _candidates(number, source)]
-    weights = _rarity(asked, candidates)
+    weights = rarity(asked, [candidate.words for candidate in candidates])
+    relevance = [_relevance(asked, weights, number, candidates) for number in range(len(sources))]
     ranked = sorted(
-        (scored for candidate in candidates if (scored := _score(question, asked, weights, candidate))),
+        (
+            _Scored(score * relevance[candidate.source], candidate)
+            for candidate in candidates
+            if (score := _score(question, asked, weights, candidate)) > 0
+        ),
         key=lambda scored: (-scored.score, scored.candidate.source, scored.candidate.sentence.start),
     )
-    if not ranked or _cover(asked, weights, ranked[0].candidate, candidates) < _WEAKEST_COVER:
-        return ()
-    return tuple(_quote(scored.candidate, sources) for scored in _best(ranked, weights))
+    return _best(ranked, sources)
+
+
+def _relevance(asked: Sequence[str], weights: dict[str, float], number: int, candidates: Sequence[_Candidate]) -> float:
+    """A factor for every sentence of a source: how much of the question the source holds, and its rank."""
+    held = {word for candidate in candidates if candidate.source == number for word in candidate.words}
+    share = sum(weights[word] for word in asked if word in held) / (sum(weights.values()) or 1.0)
+    return (0.5 + 0.5 * share) / (1 + 0.06 * number)
 
 
 def _candidates(number: int, source: PromptSource) -> list[_Candidate]:
@@ -163,61 +184,40 @@ def _candidates(number: int, source: PromptSource) -> list[_Candidate]:
     return found
 
 
-def _rarity(asked: Sequence[str], candidates: Sequence[_Candidate]) -> dict[str, float]:
-    """IDF of each asked word over the sentences; a word in none of them weighs as one in a single sentence."""
-    frequency = Counter(word for candidate in candidates for word in set(candidate.words))
-    total = len(candidates)
-    return {word: math.log(1 + (total + 0.5) / (max(1, frequency[word]) + 0.5)) for word in asked}
-
-
-def _score(question: str, asked: Sequence[str], weights: dict[str, float], candidate: _Candidate) -> _Scored | None:
+def _score(question: str, asked: Sequence[str], weights: dict[str, float], candidate: _Candidate) -> float:
     own = set(candidate.words)
-    matched = frozenset(word for word in asked if word in own)
-    if not matched and not candidate.sentence.item:
-        return None
+    if own.isdisjoint(asked) and not candidate.sentence.item:
+        return 0.0
     score = sum(weights[word] * (1.0 if word in own else candidate.partial.get(word, 0.0)) for word in asked)
     if score <= 0:
-        return None
-    pairs = set(zip(candidate.words, candidate.words[1:], strict=False))
-    score += sum(0.3 * min(weights[a], weights[b]) for a, b in zip(asked, asked[1:], strict=False) if (a, b) in pairs)
-    heaviest = max(weights.values())
-    for kind, answer in _EXPECTED:
-        if kind.search(question):
-            score += 0.6 * heaviest if answer.search(candidate.sentence.text) else 0.0
-            break
+        return 0.0
+    pairs = set(pairwise(candidate.words))
+    score += sum(0.3 * min(weights[a], weights[b]) for a, b in pairwise(asked) if (a, b) in pairs)
+    expected = next((answer for kind, answer in _EXPECTED if kind.search(question)), None)
+    if expected is not None and expected.search(candidate.sentence.text):
+        score += 0.6 * max(weights.values())
     if candidate.sentence.heading or candidate.sentence.text.endswith(("?", "？")):
         score *= 0.7
-    score /= 1 + 0.1 * max(0, len(candidate.words) - 40) / 40
-    return _Scored(score / (1 + 0.06 * candidate.source), candidate, matched)
+    return score / (1 + 0.1 * max(0, len(candidate.words) - 40) / 40)
 
 
-def _cover(
-    asked: Sequence[str], weights: dict[str, float], best: _Candidate, candidates: Sequence[_Candidate]
-) -> float:
-    """The weighted share of the question that the best sentence's source covers, in [0, 1]."""
-    whole = sum(weights[word] for word in asked)
-    source = {word for candidate in candidates if candidate.source == best.source for word in candidate.words}
-    source.update(word for word, share in best.partial.items() if share == _TITLE)
-    return sum(weights[word] for word in asked if word in source) / whole if whole else 0.0
-
-
-def _best(ranked: Sequence[_Scored], weights: dict[str, float]) -> list[_Scored]:
+def _best(ranked: Sequence[_Scored], sources: Sequence[PromptSource]) -> tuple[Quote, ...]:
     """The best sentence, then others near it that add to it: at most three, none twice."""
-    chosen = [ranked[0]]
-    for scored in ranked[1:]:
-        if len(chosen) == _MOST_SENTENCES:
+    chosen: list[Quote] = []
+    for scored in ranked:
+        if len(chosen) == _MOST_SENTENCES or scored.score < _NEAR_BEST * ranked[0].score:
             break
-        if scored.score < _NEAR_BEST * ranked[0].score:
-            break
-        if all(_distinct(scored.candidate, other.candidate) for other in chosen):
-            chosen.append(scored)
-    return chosen
+        quote = _quote(scored.candidate, sources)
+        if all(_distinct(quote, other) for other in chosen):
+            chosen.append(quote)
+    return tuple(chosen)
 
 
-def _distinct(one: _Candidate, other: _Candidate) -> bool:
-    if one.source == other.source and abs(one.at - other.at) == 1 and (one.sentence.lead or other.sentence.lead):
+def _distinct(one: Quote, other: Quote) -> bool:
+    """Whether two quotes neither overlap nor say the same in almost the same words."""
+    if one.key == other.key and one.start < other.end and other.start < one.end:
         return False
-    a, b = set(one.words), set(other.words)
+    a, b = set(words(one.text)), set(words(other.text))
     return len(a & b) < 0.8 * min(len(a), len(b))
 
 
@@ -228,7 +228,7 @@ def _quote(candidate: _Candidate, sources: Sequence[PromptSource]) -> Quote:
     if candidate.sentence.heading or candidate.sentence.lead:
         following = [item for item in sentences(source.text) if item.start > candidate.sentence.start]
         for position, item in enumerate(following):
-            announced = position == 0 or (candidate.sentence.lead and item.item)
+            announced = position == 0 or (candidate.sentence.lead and item.item and not (item.heading or item.lead))
             if not announced or item.end - candidate.sentence.start > _LONGEST_QUOTE:
                 break
             end = item.end

@@ -14,6 +14,8 @@ from typing import Literal, Protocol
 from generation.prompt import Prompt
 from tenancy.errors import Unavailable
 
+_MESSAGE_OVERHEAD = 8
+
 FinishReason = Literal["stop", "length", "budget", "abstain", "error"]
 
 
@@ -107,3 +109,8 @@ class Generator(Protocol):
     async def aclose(self) -> None:
         """Release connections."""
         ...
+
+
+def prompt_tokens(prompt: Prompt, generator: Generator) -> int:
+    """Tokens of the whole prompt, with what a chat template adds around each message."""
+    return sum(generator.count(message.content) + _MESSAGE_OVERHEAD for message in prompt.messages)

@@ -107,16 +107,16 @@ def source_block(source: PromptSource) -> str:
     audience = f' audience="{escape(source.audience)}"' if source.audience is not None else ""
     title = escape(source.title).replace("\n", " ")
     document = escape(source.document).replace("\n", " ")
-    return f'<source id="{source.key}" document="{document}" title="{title}"{audience}>\n{escape(source.text)}\n</source>'
+    return (
+        f'<source id="{source.key}" document="{document}" title="{title}"{audience}>\n{escape(source.text)}\n</source>'
+    )
 
 
 def sources_text(sources: Iterable[PromptSource]) -> str:
     return "\n".join(source_block(source) for source in sources)
 
 
-def render(
-    template: Template, question: str, sources: Sequence[PromptSource], history: Sequence[Turn] = ()
-) -> Prompt:
+def render(template: Template, question: str, sources: Sequence[PromptSource], history: Sequence[Turn] = ()) -> Prompt:
     """The messages for a chat model: instructions, then one user message with sources, history and question."""
     parts = ["<sources>", sources_text(sources), "</sources>"]
     if history:

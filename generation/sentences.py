@@ -16,7 +16,7 @@ _END = regex.compile(r"""[.!?…]+["'”’»)\]]*(?=\s+(?!\p{Ll}))|[。！？�
 _NUMBERED = regex.compile(r"\(?\d{1,3}(?:\.\d+)*[.)]?\s+\p{Lu}|#")
 _CLOSED = regex.compile(r"""[.!?…。！？；｡:：]["'”’»)\]」』）】]*$""")
 _ABBREVIATION = regex.compile(
-    r"(?:^|[\s(])(?:\p{Lu}|(?i:mr|mrs|ms|dr|prof|st|no|nos|vs|e\.g|i\.e|cf|etc|inc|ltd|co|corp|art|sec|fig|approx|dept|"
+    r"(?:^|[\s(])(?:\p{Lu}|(?i:mr|mrs|ms|dr|prof|st|no|nos|vs?|e\.g|i\.e|cf|etc|inc|ltd|co|corp|art|sec|fig|approx|dept|"
     r"bzw|z\.\s?b|u\.s|u\.k|a\.m|p\.m))\.$"
 )
 _BREAKS = regex.compile(r"[;；,，、]\s*|\s+")
@@ -83,7 +83,7 @@ def _parts(line: str, following: str, between: str, width: int) -> bool:
 def _in_block(text: str, start: int, end: int) -> Iterator[Sentence]:
     item = _ITEM.match(text, start, end)
     spans = [piece for span in _closed_spans(text, start, end) for piece in _short_enough(text, *span)]
-    for at, (first, last) in enumerate(spans):
+    for first, last in spans:
         body = _trim(text, first, last)
         if body is None:
             continue

@@ -13,37 +13,45 @@ from functools import lru_cache
 import regex
 import snowballstemmer
 
+
+def _listed(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 _STEMMER = snowballstemmer.stemmer("english")
 
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-_TOKEN = regex.compile(rf"[{_UNSPACED}]+|\d+(?:[.,]\d+)*|(?:(?![{_UNSPACED}])[\p{{L}}\p{{M}}\p{{N}}])+(?:['’]\p{{L}}+)?")
+_TOKEN = regex.compile(
+    rf"[{_UNSPACED}]+|\d+(?:[.,]\d+)*|(?:(?![{_UNSPACED}])[\p{{L}}\p{{M}}\p{{N}}])+(?:['’]\p{{L}}+)?"
+)
 _UNSPACED_RUN = regex.compile(rf"[{_UNSPACED}]+")
 
-_FUNCTION_WORDS = frozenset(
-    # English
-    """a about above after all also am an and any are as at be because been before being below between both but by can
+# A word that is a function word in one language and a content word in English (war, die, son) is left out.
+_FUNCTION_WORDS = _listed(
+    """
+    a about above after all also am an and any are as at be because been before being below between both but by can
     cannot could did do does doing down during each either every few for from further get gets got had has have having
     he her here hers him his how i if in into is it its itself just let many may me might more most much must my no nor
     not of off on once one only or other our ours out over own please same shall she should so some such than that the
     their theirs them then there these they this those through to too under until up upon us very was we were what when
     where whether which while who whom whose why will with within without would you your yours tell say says said
     there's what's who's it's
+
+    aber als am auch auf aus bei bis das dass dem den der des dies diese dieser dieses durch ein eine einem einen einer
+    eines er es für haben ich ihr im ist kann mein mit nach nicht noch nur oder sein seine sich sie sind über um und
+    uns unser unter vom von vor wann waren warum welche welchem welchen welcher welches wem wen wenn wer werden wie
+    wieviel wir wird wo wurde wurden zu zum zur viele
+
+    au aux ce ces cette dans du elle en est et il la le les leur lui ne nous ou par pas qu que quel quelle quelles
+    quels qui sa se ses sont un une vous combien quand pourquoi el los del al como cuál cuáles cuándo cuánto cuántos
+    cuántas de donde dónde es lo más para pero por qué quién su sus una y
     """
-    # German
-    """aber als am an auch auf aus bei bin bis das dass dem den der des die dies diese dieser dieses durch ein eine einem
-    einen einer eines er es für hat haben ich ihr im in ist kann man mein mit nach nicht noch nur oder sein seine sich
-    sie sind über um und uns unser unter vom von vor wann war waren warum was welche welchem welchen welcher welches wem
-    wen wenn wer werden wie wieviel wir wird wo wurde wurden zu zum zur viele
-    """
-    # French and Spanish
-    """au aux ce ces cette dans des du elle en est et il la le les leur lui ne nous on ou par pas pour qu que quel quelle
-    quelles quels qui sa se ses son sont sur un une vous combien comment quand pourquoi el los las del al con como cuál
-    cuáles cuándo cuánto cuántos cuántas de donde dónde es lo más no para pero por qué quién se su sus una y
-    """.split()
 )
-_FUNCTION_BIGRAMS = frozenset(
-    "什么 多少 哪些 哪个 怎么 如何 为什 么时 时候 是什 是谁 是否 可以 我们 他们 它们 这个 那个 的是 有多 少天 请问 有哪 么样 怎样"
-    " です ます した する この その どの です ですか ました".split()
+_FUNCTION_BIGRAMS = _listed(
+    """
+    什么 多少 哪些 哪个 怎么 如何 为什 么时 时候 是什 是谁 是否 可以 我们 他们 它们 这个 那个 的是 有多 少天 请问 有哪 么样 怎样
+    です ます した する この その どの ました
+    """
 )
 
 

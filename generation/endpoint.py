@@ -1,0 +1,69 @@
+"""Where a generator's server is, and what the product may send there."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import httpx
+
+from tenancy.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """`kind` is `sglang`, or `openai` for any other server with OpenAI's chat protocol (no KV salt, no abort).
+
+    `revision` names the weights and goes into cache keys. `adapter` is a LoRA adapter's opaque name at the server;
+    `tokenizer` the folder of the model's `tokenizer.json`. `admin_key` opens `/abort_request` where the server has
+    one. `plaintext` permits http to other machines; loopback needs no permission.
+    """
+
+    base_url: str
+    model: str
+    revision: str
+    kind: Literal["sglang", "openai"] = "sglang"
+    adapter: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    admin_key: str | None = field(default=None, repr=False)
+    tokenizer: Path | None = None
+    temperature: float = 0.0
+    plaintext: bool = False
+    connect_seconds: float = 5.0
+
+    @property
+    def requested_model(self) -> str:
+        return self.model if self.adapter is None else f"{self.model}:{self.adapter}"
+
+
+def checked_url(endpoint: Endpoint) -> str:
+    """The endpoint's address without a trailing `/v1`; raises `InvalidInput` where it is unusable or unprotected."""
+    item = "generator.base_url"
+    if not endpoint.model or not endpoint.revision:
+        raise InvalidInput("a generator needs a model and a revision", item="generator.model")
+    try:
+        url = httpx.URL(endpoint.base_url)
+    except httpx.InvalidURL as error:
+        raise InvalidInput("the generator's address is no URL", item=item) from error
+    if url.scheme not in {"http", "https"} or not url.host:
+        raise InvalidInput("the generator's address must begin with http:// or https://", item=item)
+    if url.userinfo or url.query or url.fragment:
+        raise InvalidInput("the generator's address must hold no credentials, query or fragment", item=item)
+    if url.scheme == "http" and not endpoint.plaintext and not _is_loopback(url.host):
+        raise InvalidInput(
+            "the generator's address is unencrypted and on another machine",
+            item=item,
+            remedy="use https, or set plaintext = true for a private network",
+        )
+    return str(url).rstrip("/").removesuffix("/v1")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -56,9 +56,8 @@ class Tally:
 
 
 def rows(path: Path, limit: int) -> Iterator[dict[str, str | bool]]:
-    opened = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
-    with opened as lines:
-        found = [json.loads(line) for line in lines]
+    raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    found = [json.loads(line) for line in raw.decode().split("\n") if line]
     if limit and len(found) > limit:
         found = random.Random(7).sample(found, limit)
     yield from found

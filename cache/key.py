@@ -88,11 +88,12 @@ class Namespace:
 
     value: bytes
     tenant_id: str
+    domain: str
     user_id: str | None
-    _seal: object = field(repr=False, compare=False)
+    seal: object = field(repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self._seal is not _SEAL:
+        if self.seal is not _SEAL:
             raise TypeError("a Namespace comes from cache.key.namespace alone")
 
 
@@ -108,7 +109,7 @@ def namespace(tenant: TenantHandle, domain: PermissionDomain, identity: Composit
     if identity.user_id is not None and identity.user_id != domain.user_id:
         raise InvalidInput("a private cache identity belongs to another user", item="user_id")
     value = keyed_hash(tenant.keys.purpose(_PURPOSE), *identity.parts())
-    return Namespace(value, tenant.tenant_id, identity.user_id, _SEAL)
+    return Namespace(value, tenant.tenant_id, domain.fingerprint, identity.user_id, _SEAL)
 
 
 def exact_key(tenant: TenantHandle, space: Namespace, question: str) -> bytes:

@@ -22,8 +22,8 @@ def compare(question: Text, cached: Text) -> Verdict:
     language = common_language(question, cached)
     if language is Language.UNKNOWN:
         return veto("language", "no rules for this language")
-    for guard in (slots, polarity, relations, contrast):
-        verdict = guard.check(question, cached, language)
+    for check in (slots.check, polarity.check, relations.check, contrast.check):
+        verdict = check(question, cached, language)
         if not verdict.passed:
             return verdict
     return passed("guards")

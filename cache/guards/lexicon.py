@@ -131,7 +131,8 @@ EN_ANTONYMS: Final = _pairs("""
     high/low higher/lower highest/lowest large/small larger/smaller largest/smallest big/small bigger/smaller
     biggest/smallest long/short longer/shorter longest/shortest fast/slow faster/slower fastest/slowest
     early/late earlier/later earliest/latest first/last old/new older/newer oldest/newest older/younger
-    hot/cold hotter/colder warm/cool cheap/expensive cheaper/dearer cheapest/dearest strong/weak easy/hard easy/difficult
+    hot/cold hotter/colder warm/cool cheap/expensive cheaper/dearer cheapest/dearest strong/weak
+    easy/hard easy/difficult
     good/bad good/poor better/worse best/worst right/wrong true/false safe/dangerous safe/harmful full/empty
     light/heavy light/dark thick/thin fat/thin wide/narrow deep/shallow near/far rich/poor spicy/mild soft/hard wet/dry
     open/closed open/close opening/closing opened/closed on/off in/out up/down start/end start/finish begin/end
@@ -167,11 +168,13 @@ EN_NEGATIVE_PREFIXES: Final = ("un", "in", "im", "il", "ir", "dis", "non", "non-
 
 ZH_ANTONYMS: Final = _pairs("""
     开启/关闭 開啟/關閉 打开/关闭 打開/關閉 启用/禁用 啟用/停用 开/关 增加/减少 增加/減少 提高/降低 最大/最小 最高/最低
-    最多/最少 多/少 大/小 高/低 长/短 長/短 快/慢 早/晚 新/旧 新/舊 好/坏 好/壞 优点/缺点 優點/缺點 好处/坏处 上/下 左/右
-    内/外 內/外 前/后 前/後 之前/之后 之前/之後 以上/以下 开始/结束 開始/結束 买/卖 買/賣 借/还 加入/退出 进口/出口
-    進口/出口 上传/下载 上傳/下載 安装/卸载 安裝/卸載 接受/取消 允许/阻止 允許/阻止 升级/降级 升級/降級 锁定/解锁 鎖定/解鎖
-    合法/违法 合法/違法 安全/危险 安全/危險 收入/支出 全职/兼职 全職/兼職 国内/国际 國內/國際 成人/儿童 成人/兒童 房东/租客
-    男/女 入住/退房 增/减 存款/取款 公开/私有 內部/外部 内部/外部 暂停/恢复 暫停/恢復 登录/退出 登錄/登出
+    最多/最少 多/少 大/小 高/低 长/短 長/短 快/慢 早/晚 新/旧 新/舊 好/坏 好/壞 优点/缺点 優點/缺點 好处/坏处
+    上/下 左/右 内/外 內/外 前/后 前/後 之前/之后 之前/之後 以上/以下 开始/结束 開始/結束 买/卖 買/賣 借/还
+    加入/退出 进口/出口 進口/出口 上传/下载 上傳/下載 安装/卸载 安裝/卸載 接受/取消 允许/阻止
+    允許/阻止 升级/降级 升級/降級
+    锁定/解锁 鎖定/解鎖
+    合法/违法 合法/違法 安全/危险 安全/危險 收入/支出 全职/兼职 全職/兼職 国内/国际 國內/國際 成人/儿童 成人/兒童
+    房东/租客 男/女 入住/退房 增/减 存款/取款 公开/私有 內部/外部 内部/外部 暂停/恢复 暫停/恢復 登录/退出 登錄/登出
 """)
 
 # Words that may stand for each other without changing the answer. One line is one group; both have to mean the

@@ -22,7 +22,6 @@ _MARKERS: tuple[tuple[str, bool, tuple[frozenset[str], ...]], ...] = (
     ("gender", True, (frozenset({"he", "him", "his"}), frozenset({"she", "her", "hers"}))),
     ("future", True, (frozenset({"becoming", "become", "becomes"}), frozenset({"used"}))),
 )
-_QUESTION_WORDS = ("where", "when", "who", "whom", "whose", "why", "how many", "how much", "how long", "how often")
 _SAME_QUESTION = {"whom": "who"}
 _ASKS = regex.compile(r"\b(?:how (?:many|much|long|often)|where|when|who|whom|whose|why)\b")
 _PASSIVE = regex.compile(
@@ -75,7 +74,7 @@ def _direction(question: Text, cached: Text) -> bool:
 
 
 def _followers(words: tuple[str, ...], preposition: str) -> set[str]:
-    followers = set()
+    followers: set[str] = set()
     for position, word in enumerate(words):
         if word == preposition:
             following = [word for word in words[position + 1 : position + 4] if word not in lexicon.EN_FUNCTION]

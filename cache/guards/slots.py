@@ -8,7 +8,7 @@ have some. Values are compared in base units: 1,200 EUR = 1200 euro, two weeks =
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal, InvalidOperation
 
 import regex
@@ -34,14 +34,21 @@ SOFT = frozenset({"currency", "unit number", "name"})
 Slots = dict[str, set[str]]
 
 
-def _alternatives(words: object) -> str:
-    return "|".join(regex.escape(word) for word in sorted(words, key=len, reverse=True))  # type: ignore[call-overload]
+def _alternatives(words: Iterable[str]) -> str:
+    return "|".join(regex.escape(word) for word in sorted(words, key=len, reverse=True))
 
 
 _DIGITS = r"\d{1,3}(?:[,\u00a0\u202f]\d{3})+(?:\.\d+)?|\d+(?:[.,]\d+)?"
-_SPELLED = rf"(?:{_alternatives([*NUMBER_WORDS, *MULTIPLIERS])})(?:[\s-]+(?:and\s+)?(?:{_alternatives([*NUMBER_WORDS, *MULTIPLIERS])}))*"
+_NUMBER_WORD = _alternatives([*NUMBER_WORDS, *MULTIPLIERS])
+_SPELLED = rf"(?:{_NUMBER_WORD})(?:[\s-]+(?:and\s+)?(?:{_NUMBER_WORD}))*"
+_SCALE = _alternatives([*SUFFIXES, *MULTIPLIERS])
 _ZH_NUMBER = rf"[{''.join([*ZH_DIGITS, *ZH_POWERS])}]+"
-_NUMBER = rf"(?<![\w.,])(?:(?P<digits>{_DIGITS})(?:\s?(?P<scale>{_alternatives([*SUFFIXES, *MULTIPLIERS])})\b)?|(?P<spelled>\b{_SPELLED}\b)|(?P<zh>{_ZH_NUMBER}))"
+_NUMBER = (
+    rf"(?<![\w.,])(?:(?P<digits>{_DIGITS})(?:\s?(?P<scale>{_SCALE})\b)?"
+    rf"|(?P<spelled>\b{_SPELLED}\b)|(?P<zh>{_ZH_NUMBER}))"
+)
+_XNUMBER = _NUMBER.replace("?P<", "?P<x")
+_NOT_IN_WORD = r"(?![\p{Latin}\p{N}])"
 _MONTH = _alternatives(MONTHS)
 _CURRENCY = _alternatives(CURRENCIES)
 _UNIT = _alternatives(UNITS)
@@ -67,7 +74,7 @@ _TIME = regex.compile(
 )
 _VERSION = regex.compile(r"(?<![\w.])(?:v\d+(?:\.\d+)*|\d+\.\d+\.\d+(?:[.-]\w+)*)\b", _I)
 _AMOUNT = regex.compile(
-    rf"(?P<before>{_CURRENCY})\s?{_NUMBER}|{_NUMBER.replace('?P<', '?P<x')}\s?(?P<after>{_CURRENCY})(?![\p{{Latin}}\p{{N}}])",
+    rf"(?P<before>{_CURRENCY})\s?{_NUMBER}|{_XNUMBER}\s?(?P<after>{_CURRENCY}){_NOT_IN_WORD}",
     _I,
 )
 _QUANTITY = regex.compile(rf"{_NUMBER}[\s-]?(?P<unit>{_UNIT})(?![\p{{Latin}}\p{{N}}])", _I)
@@ -76,14 +83,15 @@ _ID = regex.compile(
 )
 _PLAIN = regex.compile(rf"{_NUMBER}(?P<ordinal>st|nd|rd|th)?(?![\p{{Latin}}\d])", _I)
 _DAY = regex.compile(rf"\b(?:{_alternatives(WEEKDAYS)})\b|(?:星期|周|週|礼拜)([一二三四五六日天])", _I)
+# "may" and "march" are verbs too, "mar", "sep", "dec" and "jan" parts of other things.
+_PLAIN_MONTH = _alternatives(MONTHS.keys() - {"may", "march", "mar", "sep", "dec", "jan"})
 _BARE_MONTH = regex.compile(
-    rf"\b(?:{_alternatives(name for name in MONTHS if name not in ('may', 'march', 'mar', 'sep', 'dec', 'jan'))})\b|(?<=\b(?:in|by|since|until|of|from|this|last|next) )(?:May|March)\b",
-    _I,
+    rf"\b(?:{_PLAIN_MONTH})\b|(?<=\b(?:in|by|since|until|of|from|this|last|next) )(?:May|March)\b", _I
 )
-_BARE_CURRENCY = regex.compile(
-    rf"(?<![\p{{Latin}}])(?:{_alternatives(name for name in CURRENCIES if len(name) > 2 and name != 'won')})(?![\p{{Latin}}])",
-    _I,
-)
+_CURRENCY_NAME = _alternatives(name for name in CURRENCIES if len(name) > 2 and name != "won")
+_BARE_CURRENCY = regex.compile(rf"(?<![\p{{Latin}}])(?:{_CURRENCY_NAME}){_NOT_IN_WORD}", _I)
+_SENTENCE = regex.compile(r"(?:^|[.?!:]\s+|\n)\W*(\w)")
+_CAPITALISED = regex.compile(r"(?<![\w'])\p{Lu}[\p{L}\p{M}]*(?:['-][\p{L}\p{M}]+)*")
 
 
 def check(question: Text, cached: Text, language: Language) -> Verdict:
@@ -119,11 +127,11 @@ def _take(
     def keep(match: regex.Match[str]) -> str:
         found = value(match)
         if found is None:
-            return match.group()
+            return str(match.group())
         slots["unit number" if kind == "number" and found == "1" else kind].add(found)
         return " \u2022 "
 
-    return pattern.sub(keep, rest)
+    return str(pattern.sub(keep, rest))
 
 
 def _number(match: regex.Match[str], prefix: str = "") -> Decimal | None:
@@ -203,7 +211,7 @@ def _plain(match: regex.Match[str]) -> str | None:
 
 def _date(match: regex.Match[str]) -> str:
     if match["slash"]:
-        return match["slash"]
+        return str(match["slash"])
     year = match["y"] or match["y1"] or match["y2"] or match["y3"] or match["y5"] or ""
     month = match["m"] or match["m1"] or match["m2"] or match["m3"] or match["m4"] or match["m5"] or ""
     day = match["d"] or match["d1"] or match["d2"] or match["d3"] or match["d4"] or ""
@@ -228,7 +236,7 @@ def _weekday(match: regex.Match[str]) -> str:
 
 
 def _same(match: regex.Match[str]) -> str:
-    return match.group().casefold().strip("# ")
+    return str(match.group()).casefold().strip("# ")
 
 
 def _first_group(match: regex.Match[str]) -> str:
@@ -236,7 +244,7 @@ def _first_group(match: regex.Match[str]) -> str:
 
 
 def _phone(match: regex.Match[str]) -> str:
-    return regex.sub(r"\D", "", match.group())
+    return "".join(filter(str.isdigit, match.group()))
 
 
 def _month(match: regex.Match[str]) -> str:
@@ -281,10 +289,6 @@ def _names(text: Text) -> set[str]:
         and word not in WEEKDAYS
         and word not in CURRENCIES
     }
-
-
-_SENTENCE = regex.compile(r"(?:^|[.?!:]\s+|\n)\W*(\w)")
-_CAPITALISED = regex.compile(r"(?<![\w'])\p{Lu}[\p{L}\p{M}]*(?:['-][\p{L}\p{M}]+)*")
 
 
 def _absent(names: set[str], other: Text) -> bool:

@@ -1,0 +1,1 @@
+"""Where cache entries live: the only modules that talk to a cache's back end."""

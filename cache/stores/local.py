@@ -1,0 +1,314 @@
+"""The local store: one tenant's entries in its own encrypted file, vectors of a namespace in memory.
+
+The file decides. Every lookup reads it, so what another process wrote or invalidated holds at once; the memory
+only tells which rows to read. Several threads and processes may use one file.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+
+from sqlalchemy import ColumnElement, bindparam, delete, func, insert, select, true, update
+from sqlalchemy.engine import Connection, Row
+from sqlalchemy.exc import DBAPIError
+
+from cache.entry import Dependencies, Entry, Vector, decode_dependencies, encode_dependencies
+from cache.key import Namespace
+from cache.policy import CachePolicy
+from cache.stores import tables
+from cache.stores.selector import Selector
+from cache.stores.vectors import VectorIndex, VectorIndexes
+from tenancy.database import Database
+from tenancy.errors import Corrupt, InvalidInput, Unavailable
+from tenancy.tenant import TenantHandle
+
+FILE = "cache.sqlite"
+# Eviction goes this far below the quota, so that a full cache does not evict at every write.
+_HEADROOM = 0.95
+_COLUMNS = [tables.entries.c[field.name] for field in fields(Entry)]
+_BY_EXACT = select(*_COLUMNS).where(
+    tables.entries.c.namespace == bindparam("namespace"), tables.entries.c.exact == bindparam("exact")
+)
+_BY_SEQS = select(tables.entries.c.seq, *_COLUMNS).where(tables.entries.c.seq.in_(bindparam("seqs", expanding=True)))
+_VECTORS_ABOVE = (
+    select(tables.entries.c.seq, tables.entries.c.vector)
+    .where(tables.entries.c.namespace == bindparam("namespace"), tables.entries.c.seq > bindparam("high"))
+    .order_by(tables.entries.c.seq)
+)
+_LIVE = select(tables.entries.c.seq).where(tables.entries.c.namespace == bindparam("namespace"))
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStats:
+    """Sizes in bytes. `users` counts the distinct askers whose answers are kept."""
+
+    entries: int
+    bytes: int
+    namespaces: int
+    users: int
+    expired: int
+    max_entries: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRecord:
+    """An entry as an operator sees it: no vector, no payload. Times in UTC epoch seconds."""
+
+    id: str
+    template: str
+    question: str
+    dependencies: Dependencies
+    created: float
+    expires: float
+    used: float
+    origin_seq: int
+    origin_user: str
+    bytes: int
+
+
+class LocalStore:
+    """Entries of every tenant, each tenant's in its own file. Raises `Unavailable` where a file is out of reach."""
+
+    def __init__(
+        self,
+        policy: CachePolicy | None = None,
+        *,
+        memory_bytes: int = 256 << 20,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.policy = policy or CachePolicy()
+        self.clock = clock
+        self._indexes = VectorIndexes(memory_bytes)
+        self._used: dict[str, dict[str, float]] = {}
+        self._lock = threading.Lock()
+
+    def get(self, tenant: TenantHandle, namespace: Namespace, exact: bytes) -> Entry | None:
+        """The entry under an exact key; whether it may be served is the caller's to decide."""
+        _own(tenant, namespace)
+        with self._reading(tenant) as connection:
+            row = connection.execute(_BY_EXACT, {"namespace": namespace.value, "exact": exact}).one_or_none()
+        return None if row is None else _entry(row)
+
+    def nearest(self, tenant: TenantHandle, namespace: Namespace, vector: Vector) -> list[tuple[Entry, float]]:
+        """The policy's `nearest` entries of the namespace by cosine, best first.
+
+        `vector` (dim,) float32, L2-normalised. The similarity is computed from the row that was read, not from
+        the index in memory, which therefore cannot lend its score to another entry.
+        """
+        _own(tenant, namespace)
+        index = self._indexes.get(tenant.tenant_id, namespace.value, len(vector))
+        with self._reading(tenant) as connection:
+            found = self._candidates(connection, index, namespace, vector)
+            if found is None:
+                with index.lock:
+                    index.retain(connection.execute(_LIVE, {"namespace": namespace.value}).scalars())
+                found = self._candidates(connection, index, namespace, vector) or []
+        scored = [(entry, similarity) for entry in found if (similarity := entry.similarity(vector)) is not None]
+        return sorted(scored, key=lambda candidate: -candidate[1])
+
+    def put(self, tenant: TenantHandle, entry: Entry, *, allowed: Callable[[], str | None]) -> str | None:
+        """Write a sealed entry, in place of an older one of the same exact key; returns None, or why it did not.
+
+        `allowed` is asked inside the write transaction, just before the row is written. Evicts only this
+        tenant's entries: expired ones, then the least recently used.
+        """
+        size = (
+            sum(map(len, (entry.payload, entry.vector, entry.question.encode()))) + 64 * len(entry.dependencies) + 512
+        )
+        if size > self.policy.max_bytes:
+            return "larger than the quota"
+        with self._writing(tenant) as connection:
+            if refused := allowed():
+                return refused
+            self._flush_use(tenant, connection)
+            same = (tables.entries.c.namespace == entry.namespace) & (tables.entries.c.exact == entry.exact)
+            _delete(connection, same)
+            values = {field.name: getattr(entry, field.name) for field in fields(entry)}
+            values |= {"dependencies": encode_dependencies(entry.dependencies), "bytes": size, "used": self.clock()}
+            seq = connection.execute(insert(tables.entries).values(values)).lastrowid
+            documents = {document for document, _ in entry.dependencies}
+            connection.execute(
+                insert(tables.dependencies), [{"document_id": document, "seq": seq} for document in sorted(documents)]
+            )
+            _add(connection, 1, size)
+            self._evict(connection, keep=seq)
+        return None
+
+    def touch(self, tenant: TenantHandle, entry: Entry) -> None:
+        """Note that an entry served; written with the next `put`, since a hit should not cost a write."""
+        with self._lock:
+            self._used.setdefault(tenant.tenant_id, {})[entry.id] = self.clock()
+
+    def discard(self, tenant: TenantHandle, entry: Entry) -> None:
+        """Remove one entry, for instance a corrupt one."""
+        with self._writing(tenant) as connection:
+            _delete(connection, tables.entries.c.id == entry.id)
+
+    def sweep(self, tenant: TenantHandle) -> int:
+        """Remove what has expired; returns how many."""
+        with self._writing(tenant) as connection:
+            self._flush_use(tenant, connection)
+            return _delete(connection, tables.entries.c.expires <= self.clock())
+
+    def invalidate(self, tenant: TenantHandle, selector: Selector) -> int:
+        """Remove the selected entries, their text also from the write-ahead log; returns how many."""
+        with self._writing(tenant) as connection:
+            removed = _delete(connection, _condition(selector, self.clock()))
+        if removed:
+            _database(tenant).truncate_wal()
+        return removed
+
+    def stats(self, tenant: TenantHandle) -> CacheStats:
+        columns = tables.entries.c
+        with self._reading(tenant) as connection:
+            count, size = connection.execute(select(tables.totals.c.entries, tables.totals.c.bytes)).one()
+            namespaces, users = connection.execute(
+                select(func.count(columns.namespace.distinct()), func.count(columns.origin_user.distinct()))
+            ).one()
+            expired = connection.execute(
+                select(func.count()).select_from(tables.entries).where(columns.expires <= self.clock())
+            ).scalar_one()
+        return CacheStats(count, size, namespaces, users, expired, self.policy.max_entries, self.policy.max_bytes)
+
+    def inspect(
+        self, tenant: TenantHandle, *, limit: int = 50, offset: int = 0, selector: Selector | None = None
+    ) -> list[EntryRecord]:
+        """Entries, newest first; `limit` at most 1000."""
+        if not (1 <= limit <= 1000 and offset >= 0):
+            raise InvalidInput("limit is 1 to 1000 and offset is not negative", item="limit")
+        condition = true() if selector is None else _condition(selector, self.clock())
+        shown = [tables.entries.c[field.name] for field in fields(EntryRecord)]
+        query = select(*shown).where(condition).order_by(tables.entries.c.seq.desc()).limit(limit).offset(offset)
+        with self._reading(tenant) as connection:
+            rows = connection.execute(query).mappings().all()
+        return [EntryRecord(**{**row, "dependencies": decode_dependencies(row["dependencies"])}) for row in rows]
+
+    def close(self, tenant_id: str) -> None:
+        """Forget what is in memory of a tenant that was closed or deleted."""
+        self._indexes.drop(tenant_id)
+        with self._lock:
+            self._used.pop(tenant_id, None)
+
+    def _candidates(
+        self, connection: Connection, index: VectorIndex, namespace: Namespace, vector: Vector
+    ) -> list[Entry] | None:
+        """Entries of the nearest rows; None where the index knows a row that the database lacks."""
+        with index.lock:
+            index.append(
+                (row.seq, row.vector)
+                for row in connection.execute(_VECTORS_ABOVE, {"namespace": namespace.value, "high": index.high})
+            )
+            seqs = index.search(vector, self.policy.nearest)
+        if not seqs:
+            return []
+        rows = {row.seq: row for row in connection.execute(_BY_SEQS, {"seqs": seqs})}
+        if len(rows) < len(seqs):
+            return None
+        entries = [_entry(rows[seq][1:]) for seq in seqs]
+        return [entry for entry in entries if entry is not None]
+
+    def _evict(self, connection: Connection, keep: int) -> None:
+        count, size = connection.execute(select(tables.totals.c.entries, tables.totals.c.bytes)).one()
+        if count <= self.policy.max_entries and size <= self.policy.max_bytes:
+            return
+        _delete(connection, (tables.entries.c.expires <= self.clock()) & (tables.entries.c.seq != keep))
+        count, size = connection.execute(select(tables.totals.c.entries, tables.totals.c.bytes)).one()
+        if count <= self.policy.max_entries and size <= self.policy.max_bytes:
+            return
+        surplus = max(1, count - max(1, int(_HEADROOM * self.policy.max_entries)))
+        excess = size - int(_HEADROOM * self.policy.max_bytes)
+        doomed = []
+        query = select(tables.entries.c.seq, tables.entries.c.bytes).order_by(
+            tables.entries.c.used, tables.entries.c.seq
+        )
+        for seq, bytes_ in connection.execute(query.where(tables.entries.c.seq != keep)):
+            if surplus <= 0 and excess <= 0:
+                break
+            doomed.append(seq)
+            surplus, excess = surplus - 1, excess - bytes_
+        for start in range(0, len(doomed), 500):
+            _delete(connection, tables.entries.c.seq.in_(doomed[start : start + 500]))
+
+    def _flush_use(self, tenant: TenantHandle, connection: Connection) -> None:
+        with self._lock:
+            used = self._used.pop(tenant.tenant_id, {})
+        if used:
+            connection.execute(
+                update(tables.entries).where(tables.entries.c.id == bindparam("served")).values(used=bindparam("at")),
+                [{"served": entry_id, "at": at} for entry_id, at in used.items()],
+            )
+
+    @contextmanager
+    def _reading(self, tenant: TenantHandle) -> Iterator[Connection]:
+        with _reachable(), _database(tenant).reading() as connection:
+            yield connection
+
+    @contextmanager
+    def _writing(self, tenant: TenantHandle) -> Iterator[Connection]:
+        with _reachable(), _database(tenant).writing() as connection:
+            yield connection
+
+
+def _database(tenant: TenantHandle) -> Database:
+    return tenant.database(FILE, tables.metadata, seed=tables.first_totals, synchronous="NORMAL")
+
+
+@contextmanager
+def _reachable() -> Iterator[None]:
+    try:
+        yield
+    except DBAPIError as error:
+        raise Unavailable("the cache file cannot be used", item=FILE, remedy="delete it: it is derived") from error
+
+
+def _own(tenant: TenantHandle, namespace: Namespace) -> None:
+    if namespace.tenant_id != tenant.tenant_id:
+        raise InvalidInput("the namespace belongs to another tenant", item="namespace")
+
+
+def _entry(row: Sequence[object] | Row[tuple[object, ...]]) -> Entry | None:
+    """The row as an entry; None where its dependencies cannot be read (it could not be served)."""
+    values = dict(zip((field.name for field in fields(Entry)), row, strict=True))
+    try:
+        values["dependencies"] = decode_dependencies(str(values["dependencies"]))
+    except Corrupt:
+        return None
+    return Entry(**values)  # type: ignore[arg-type]
+
+
+def _condition(selector: Selector, now: float) -> ColumnElement[bool]:
+    columns = tables.entries.c
+    condition: ColumnElement[bool] = true()
+    if selector.document is not None:
+        resting = select(tables.dependencies.c.seq).where(tables.dependencies.c.document_id == selector.document)
+        condition &= columns.seq.in_(resting)
+    if selector.entry is not None:
+        condition &= columns.id == selector.entry
+    if selector.user is not None:
+        condition &= columns.origin_user == selector.user
+    if selector.template is not None:
+        condition &= columns.template == selector.template
+    if selector.older_than is not None:
+        condition &= columns.created <= now - selector.older_than
+    return condition
+
+
+def _delete(connection: Connection, condition: ColumnElement[bool]) -> int:
+    count, size = connection.execute(
+        select(func.count(), func.coalesce(func.sum(tables.entries.c.bytes), 0)).where(condition)
+    ).one()
+    if count:
+        connection.execute(delete(tables.entries).where(condition))
+        _add(connection, -count, -size)
+    return int(count)
+
+
+def _add(connection: Connection, count: int, size: int) -> None:
+    connection.execute(
+        update(tables.totals).values(entries=tables.totals.c.entries + count, bytes=tables.totals.c.bytes + size)
+    )

@@ -1,0 +1,127 @@
+"""Exact in-memory vector index of one namespace, kept level with the database by sequence number.
+
+Flat float32 rows and one matrix-vector product: every neighbour is found. Rows are only appended; a row whose
+entry is gone is dropped when the database is found to lack it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from cache.entry import Vector
+
+
+class VectorIndex:
+    """Entries' vectors (n, dim) by sequence number; `high` is the largest number that was read in."""
+
+    def __init__(self, dimension: int, account: Callable[[int], None]) -> None:
+        """`account` is told by how many bytes the index grows or shrinks."""
+        self.dimension = dimension
+        self.high = 0
+        self.lock = threading.Lock()
+        self._count = 0
+        self._seqs = np.empty(16, dtype=np.int64)
+        self._rows = np.empty((16, dimension), dtype=np.float32)
+        self._account = account
+        account(self.nbytes)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def nbytes(self) -> int:
+        return self._rows.nbytes + self._seqs.nbytes
+
+    def append(self, rows: Iterable[tuple[int, bytes]]) -> None:
+        """Add (seq, little-endian float32 bytes) in ascending order; other widths are passed over."""
+        for seq, raw in rows:
+            self.high = max(self.high, seq)
+            vector = np.frombuffer(raw, dtype="<f4")
+            if vector.shape != (self.dimension,):
+                continue
+            if self._count == len(self._seqs):
+                self._grow(2 * self._count)
+            self._seqs[self._count] = seq
+            self._rows[self._count] = vector
+            self._count += 1
+
+    def retain(self, live: Iterable[int]) -> None:
+        """Drop every row whose number is not in `live`, all the numbers that one snapshot of the database has.
+
+        That snapshot may be older than the index, so reading goes on from its end. New arrays are made: a search
+        under way keeps the old ones.
+        """
+        numbers = np.fromiter(live, dtype=np.int64)
+        keep = np.isin(self._seqs[: self._count], numbers)
+        self.high = int(numbers.max(initial=0))
+        before = self.nbytes
+        self._seqs = self._seqs[: self._count][keep]
+        self._rows = self._rows[: self._count][keep]
+        self._count = len(self._seqs)
+        self._account(self.nbytes - before)
+        self._grow(max(16, self._count))
+
+    def search(self, vector: Vector, k: int) -> Sequence[int]:
+        """Numbers of the `k` nearest rows by inner product, best first; newer first among equals."""
+        seqs, rows = self._seqs[: self._count], self._rows[: self._count]
+        if not len(seqs):
+            return []
+        scores = rows @ vector
+        best = _largest(scores, k)
+        order = sorted(best, key=lambda row: (-scores[row], -seqs[row]))
+        return [int(seqs[row]) for row in order]
+
+    def _grow(self, capacity: int) -> None:
+        before = self.nbytes
+        seqs = np.empty(capacity, dtype=np.int64)
+        rows = np.empty((capacity, self.dimension), dtype=np.float32)
+        seqs[: self._count] = self._seqs[: self._count]
+        rows[: self._count] = self._rows[: self._count]
+        self._seqs, self._rows = seqs, rows
+        self._account(self.nbytes - before)
+
+
+def _largest(scores: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.intp]:
+    if len(scores) <= k:
+        return np.arange(len(scores))
+    return np.argpartition(scores, len(scores) - k)[-k:]
+
+
+class VectorIndexes:
+    """Indexes by (tenant id, namespace), least recently used first out, at most `budget` bytes in all."""
+
+    def __init__(self, budget: int) -> None:
+        self._budget = budget
+        self._bytes = 0
+        self._indexes: OrderedDict[tuple[str, bytes], VectorIndex] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def get(self, tenant_id: str, namespace: bytes, dimension: int) -> VectorIndex:
+        with self._lock:
+            index = self._indexes.get((tenant_id, namespace))
+            if index is None or index.dimension != dimension:
+                index = self._indexes[tenant_id, namespace] = VectorIndex(dimension, self._grown)
+            self._indexes.move_to_end((tenant_id, namespace))
+            if self._bytes > self._budget:
+                self._shrink()
+            return index
+
+    def _grown(self, delta: int) -> None:
+        with self._lock:
+            self._bytes += delta
+
+    def _shrink(self) -> None:
+        """Forget the least recently used; counted afresh, since a forgotten index may still grow under a search."""
+        self._bytes = sum(index.nbytes for index in self._indexes.values())
+        while self._bytes > self._budget and len(self._indexes) > 1:
+            self._bytes -= self._indexes.popitem(last=False)[1].nbytes
+
+    def drop(self, tenant_id: str) -> None:
+        with self._lock:
+            for key in [key for key in self._indexes if key[0] == tenant_id]:
+                del self._indexes[key]

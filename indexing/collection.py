@@ -1,0 +1,59 @@
+"""The port of collections: one tenant, one physical index, searched only under a permission domain."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from indexing.terms import TermVector
+from tenancy.domain import PermissionDomain
+from tenancy.tenant import Epochs, ReadView, TenantHandle
+
+
+class Scored(NamedTuple):
+    """A chunk and its score in one leg: a cosine for dense, BM25 for lexical. Legs are not comparable."""
+
+    chunk_id: int
+    score: float
+
+
+class CollectionSnapshot(Protocol):
+    """One state of one tenant's collection. Searches are safe from any number of threads.
+
+    Both legs return at most `k` chunks, all readable, by falling score and then rising chunk id, and are
+    exact: where `k` readable chunks exist (for the lexical leg: that share a term), `k` come back. Both raise
+    `StaleDomain` for a domain of another tenant or another state.
+    """
+
+    @property
+    def tenant_id(self) -> str: ...
+
+    @property
+    def epochs(self) -> Epochs: ...
+
+    def dense(self, domain: PermissionDomain, vector: npt.NDArray[np.float32], k: int) -> list[Scored]:
+        """The nearest chunks to `vector` (dimension,) by inner product."""
+        ...
+
+    def lexical(self, domain: PermissionDomain, terms: TermVector, k: int) -> list[Scored]:
+        """The best chunks for `terms` by BM25 with the statistics of the readable chunks alone."""
+        ...
+
+
+class Collections(Protocol):
+    """The collections of all tenants."""
+
+    def snapshot(self, tenant: TenantHandle, view: ReadView) -> CollectionSnapshot:
+        """The tenant's collection in the state that `view` sees.
+
+        Call it before anything else reads through `view`: the state of a read transaction is fixed by its first
+        read, and so it is never older than what is in memory already.
+        Raises `ModelMismatch`, `StaleDomain` (the view is older), `Corrupt`.
+        """
+        ...
+
+    def close(self, tenant_id: str) -> None:
+        """Forget a tenant. Searches that are running end undisturbed."""
+        ...

@@ -1,0 +1,100 @@
+"""The embedded collections: exact FAISS search over snapshots of the tenants' own databases."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from indexing import loading
+from indexing.embed import Fingerprint
+from indexing.model import require_model
+from indexing.snapshot import Snapshot
+from tenancy.errors import InvalidInput
+from tenancy.tenant import ReadView, TenantHandle
+
+
+class _Open:
+    """What is in memory of one tenant; one thread at a time brings it up to date."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.users = 0
+        self.snapshot: Snapshot | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return self.snapshot.nbytes if self.snapshot is not None else 0
+
+
+class FaissCollections:
+    """Snapshots of the most recently used tenants within `budget_bytes` (estimated; the newest always stays).
+
+    `fingerprint` is that of the configured embedding model. A snapshot leaves memory when its last search ends.
+    """
+
+    def __init__(self, fingerprint: Fingerprint, budget_bytes: int) -> None:
+        if budget_bytes < 0:
+            raise InvalidInput("the memory budget is not negative", item="budget_bytes")
+        self._fingerprint = fingerprint
+        self._budget = budget_bytes
+        self._open: OrderedDict[str, _Open] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def snapshot(self, tenant: TenantHandle, view: ReadView) -> Snapshot:
+        """See `indexing.collection.Collections.snapshot`."""
+        if view.tenant is not tenant:
+            raise InvalidInput("the view belongs to another tenant", item=tenant.name)
+        with self._using(tenant.tenant_id) as opened, opened.lock:
+            # The view's state is fixed by this first read, behind the lock: no other thread can be ahead of it.
+            current = opened.snapshot
+            if current is not None and current.epochs == view.epochs:
+                return current
+            require_model(view, self._fingerprint)
+            if current is None:
+                current = loading.load(view, self._fingerprint.dimension)
+            else:
+                current = loading.advance(current, view)
+            opened.snapshot = current
+        self._evict()
+        return current
+
+    def close(self, tenant_id: str) -> None:
+        """See `indexing.collection.Collections.close`."""
+        with self._lock:
+            self._open.pop(tenant_id, None)
+
+    @property
+    def nbytes(self) -> int:
+        """Estimated memory of all open tenants, in bytes."""
+        with self._lock:
+            return sum(opened.nbytes for opened in self._open.values())
+
+    @property
+    def open_tenants(self) -> int:
+        with self._lock:
+            return len(self._open)
+
+    @contextmanager
+    def _using(self, tenant_id: str) -> Iterator[_Open]:
+        with self._lock:
+            opened = self._open.setdefault(tenant_id, _Open())
+            self._open.move_to_end(tenant_id)
+            opened.users += 1
+        try:
+            yield opened
+        finally:
+            with self._lock:
+                opened.users -= 1
+
+    def _evict(self) -> None:
+        """Drop the least recently used tenants until the rest fits; one that a thread works on stays."""
+        with self._lock:
+            excess = sum(opened.nbytes for opened in self._open.values()) - self._budget
+            for tenant_id, opened in list(self._open.items())[:-1]:
+                if excess <= 0:
+                    break
+                if not opened.users:
+                    excess -= opened.nbytes
+                    del self._open[tenant_id]

@@ -1,0 +1,108 @@
+"""An immutable piece of a collection: vectors in a bare FAISS index, postings, and which rows are whose.
+
+Rows are positions. All rows of one document stand together, documents ascend by id, and a document's place among
+them is its slot. Access lists and deletions are not in here (`indexing.access`): they change while segments stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import faiss
+import numpy as np
+import numpy.typing as npt
+
+from indexing.postings import Mask, Postings
+from indexing.terms import TermVector
+from tenancy.errors import Corrupt
+
+Vectors = npt.NDArray[np.float32]
+Ids = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segment:
+    """`chunk_ids` (rows,), `document_ids` (slots,) ascending, `starts` (slots + 1,) first rows of the slots."""
+
+    index: Any
+    chunk_ids: Ids
+    document_ids: Ids
+    starts: npt.NDArray[np.int64]
+    postings: Postings
+
+    @classmethod
+    def of(cls, vectors: Vectors, chunk_ids: Ids, owners: Ids, terms: Sequence[TermVector]) -> Segment:
+        """Index `vectors` (rows, dimension); `owners` (rows,) are the document ids, ascending."""
+        return cls._of(vectors, chunk_ids, owners, Postings.of(terms))
+
+    @classmethod
+    def merged(cls, parts: Sequence[tuple[Segment, Mask]]) -> Segment:
+        """One segment of the rows (rows,) that the masks keep, without what was deleted."""
+        vectors = np.concatenate([segment.vectors()[keep] for segment, keep in parts])
+        chunk_ids = np.concatenate([segment.chunk_ids[keep] for segment, keep in parts])
+        owners = np.concatenate([segment.owners()[keep] for segment, keep in parts])
+        order = np.argsort(owners, kind="stable")
+        postings = Postings.merged([(segment.postings, keep) for segment, keep in parts], order)
+        return cls._of(vectors[order], chunk_ids[order], owners[order], postings)
+
+    @classmethod
+    def _of(cls, vectors: Vectors, chunk_ids: Ids, owners: Ids, postings: Postings) -> Segment:
+        index = faiss.IndexFlatIP(vectors.shape[1])
+        index.add(np.ascontiguousarray(vectors))
+        document_ids, first = np.unique(owners, return_index=True)
+        return cls(index, chunk_ids, document_ids, np.append(first, len(owners)).astype(np.int64), postings)
+
+    @property
+    def rows(self) -> int:
+        return len(self.chunk_ids)
+
+    @property
+    def nbytes(self) -> int:
+        arrays = (self.chunk_ids, self.document_ids, self.starts)
+        return self.rows * self.index.d * 4 + self.postings.nbytes + sum(array.nbytes for array in arrays)
+
+    def vectors(self) -> Vectors:
+        """A copy of all vectors, (rows, dimension)."""
+        copied: Vectors = self.index.reconstruct_n(0, self.rows)
+        return copied
+
+    def owners(self) -> Ids:
+        """The document id of each row, (rows,)."""
+        return np.repeat(self.document_ids, np.diff(self.starts))
+
+    def slot(self, document_id: int) -> int | None:
+        """Where a document is in this segment, if it is."""
+        at = int(np.searchsorted(self.document_ids, document_id))
+        return at if at < len(self.document_ids) and self.document_ids[at] == document_id else None
+
+    def first_chunk(self, slot: int) -> int:
+        """The chunk id of the slot's first row; as ids are never used again, it names the document's content."""
+        return int(self.chunk_ids[self.starts[slot]])
+
+    def expand(self, slots: Mask) -> Mask:
+        """From one flag a slot to one flag a row."""
+        return np.repeat(slots, np.diff(self.starts))
+
+    def nearest(self, vector: Vectors, readable: Mask, count: int, k: int) -> Iterator[tuple[int, float]]:
+        """Rows and inner products of the best `k` of the `count` rows that `readable` (rows,) marks.
+
+        Exact, and with every row that ties with the k-th. The readable set is a selector inside the search, never
+        a filter behind it.
+        Raises `Corrupt` where the index returns fewer rows than were asked for, or one that is not readable.
+        """
+        bits = np.packbits(readable, bitorder="little")
+        selector = faiss.SearchParameters(sel=faiss.IDSelectorBitmap(len(bits), faiss.swig_ptr(bits)))
+        wanted = min(k + 1, count)
+        while True:
+            found, numbers = self.index.search(vector[np.newaxis], wanted, params=selector)
+            # -1 means "no further row"; as an index it would name the last row, which may not be readable.
+            real = numbers[0] >= 0
+            scores, rows = found[0][real], numbers[0][real]
+            if len(rows) != wanted or not readable[rows].all():
+                raise Corrupt("the vector index does not honour the readable set", remedy="restart the service")
+            if wanted == count or scores[-1] < scores[k - 1]:
+                break
+            wanted = min(4 * wanted, count)
+        yield from zip(rows.tolist(), scores.tolist(), strict=True)

@@ -1,0 +1,178 @@
+"""One state of one tenant's collection in memory: what a question is searched in.
+
+A snapshot is never changed. A later state is another snapshot that shares the segments it has in common with this
+one, so that a search keeps its own state however much is written meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from indexing.access import SegmentAccess
+from indexing.collection import Scored
+from indexing.postings import Mask
+from indexing.segment import Segment
+from indexing.terms import TermVector
+from tenancy.domain import PermissionDomain
+from tenancy.errors import InvalidInput, StaleDomain
+from tenancy.tenant import Epochs
+
+READABLE_KEPT: Final = 64
+_OBJECT_BYTES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """A segment with the access of its documents."""
+
+    segment: Segment
+    access: SegmentAccess
+
+    @property
+    def live_rows(self) -> int:
+        return int(np.count_nonzero(self.segment.expand(self.access.live())))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadablePart:
+    """The readable rows of one part: flags (rows,), how many, and their terms in all."""
+
+    segment: Segment
+    rows: Mask
+    count: int
+    terms: int
+
+
+class ReadableSets:
+    """The most recently used readable sets by domain fingerprint; safe from several threads."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+        self._kept: OrderedDict[str, tuple[ReadablePart, ...]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, domain: PermissionDomain) -> tuple[ReadablePart, ...]:
+        """The parts in which `domain` may read at least one row."""
+        with self._lock:
+            kept = self._kept.get(domain.fingerprint)
+            if kept is not None:
+                self._kept.move_to_end(domain.fingerprint)
+                return kept
+        computed = tuple(found for part in self._parts if (found := _readable(part, domain.labels)).count)
+        with self._lock:
+            self._kept[domain.fingerprint] = computed
+            if len(self._kept) > READABLE_KEPT:
+                self._kept.popitem(last=False)
+        return computed
+
+
+def _readable(part: Part, labels: frozenset[int]) -> ReadablePart:
+    rows = part.segment.expand(part.access.readable(labels))
+    terms = int(part.segment.postings.lengths[rows].sum(dtype=np.int64))
+    return ReadablePart(part.segment, rows, int(np.count_nonzero(rows)), terms)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """Segments, access and epochs that belong together; see `indexing.collection.CollectionSnapshot`.
+
+    `dimension` is that of the vectors; `nbytes` is estimated memory in bytes, without the readable sets that
+    questions add.
+    """
+
+    tenant_id: str
+    epochs: Epochs
+    dimension: int
+    parts: tuple[Part, ...]
+    nbytes: int
+    readable_sets: ReadableSets = field(repr=False)
+
+    @classmethod
+    def of(cls, tenant_id: str, epochs: Epochs, dimension: int, parts: Sequence[Part]) -> Snapshot:
+        nbytes = _OBJECT_BYTES + sum(part.segment.nbytes + part.access.nbytes for part in parts)
+        return cls(tenant_id, epochs, dimension, tuple(parts), nbytes, ReadableSets(parts))
+
+    def stamped(self, epochs: Epochs) -> Snapshot:
+        """The same documents and access lists at later epochs: what a membership change makes."""
+        return replace(self, epochs=epochs)
+
+    def dense(self, domain: PermissionDomain, vector: npt.NDArray[np.float32], k: int) -> list[Scored]:
+        """The `k` readable chunks of highest inner product with `vector` (dimension,), exact.
+
+        A score depends on that chunk and the vector alone.
+        Raises `StaleDomain`; `InvalidInput` for a vector of another shape or that is not finite.
+        """
+        self._require_current(domain)
+        if vector.shape != (self.dimension,):
+            raise InvalidInput(
+                f"the vector has shape {vector.shape}, the collection needs ({self.dimension},)", item="vector"
+            )
+        if not np.isfinite(vector).all():
+            raise InvalidInput("the vector is not finite", item="vector")
+        question = np.ascontiguousarray(vector, dtype=np.float32)
+        found = [
+            Scored(int(part.segment.chunk_ids[row]), score)
+            for part in self._readable(domain, k)
+            for row, score in part.segment.nearest(question, part.rows, part.count, k)
+        ]
+        return sorted(found, key=_rank)[:k]
+
+    def lexical(self, domain: PermissionDomain, terms: TermVector, k: int) -> list[Scored]:
+        """The `k` best readable chunks for `terms` by BM25; chunks without any of the terms never appear.
+
+        The number of chunks, the document frequencies and the mean length are those of the readable chunks, so
+        that no unreadable one can show in a score, an order or a count. Raises `StaleDomain`.
+        """
+        self._require_current(domain)
+        parts = self._readable(domain, k)
+        total = sum(part.count for part in parts)
+        # Where all texts are empty there is no term to match, and any mean will do.
+        mean_length = sum(part.terms for part in parts) / total if total and any(part.terms for part in parts) else 1.0
+        scores = [np.zeros(part.segment.rows, dtype=np.float64) for part in parts]
+        for term, count in zip(terms.hashes, terms.counts.tolist(), strict=True):
+            matches = [part.segment.postings.matches(term, part.rows) for part in parts]
+            frequency = sum(len(match.rows) for match in matches)
+            weight = count * float(np.log1p((total - frequency + 0.5) / (frequency + 0.5)))
+            for part, match, row_scores in zip(parts, matches, scores, strict=True):
+                part.segment.postings.score(match, row_scores, weight, mean_length)
+        found = [
+            scored
+            for part, row_scores in zip(parts, scores, strict=True)
+            for scored in _best(part, row_scores, k)
+        ]  # fmt: skip
+        return sorted(found, key=_rank)[:k]
+
+    def _readable(self, domain: PermissionDomain, k: int) -> tuple[ReadablePart, ...]:
+        """Nothing for an empty domain, whatever else holds: decided before any index is touched."""
+        if k < 1:
+            raise InvalidInput("at least one passage must be asked for", item="k")
+        return () if domain.is_empty else self.readable_sets.of(domain)
+
+    def _require_current(self, domain: PermissionDomain) -> None:
+        if domain.tenant_id != self.tenant_id or domain.epochs != self.epochs:
+            raise StaleDomain(
+                "the permission domain belongs to another state than the collection", item=domain.fingerprint
+            )
+
+
+def _rank(scored: Scored) -> tuple[float, int]:
+    return -scored.score, scored.chunk_id
+
+
+def _best(part: ReadablePart, scores: npt.NDArray[np.float64], k: int) -> list[Scored]:
+    """The `k` best rows that score at all, and all that tie with the k-th."""
+    rows = np.flatnonzero((scores > 0) & part.rows)
+    if len(rows) > k:
+        least = np.partition(scores[rows], len(rows) - k)[len(rows) - k]
+        rows = rows[scores[rows] >= least]
+    return [
+        Scored(chunk_id, score)
+        for chunk_id, score in zip(part.segment.chunk_ids[rows].tolist(), scores[rows].tolist(), strict=True)
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
@@ -167,7 +167,7 @@ def test_every_exit_charges_what_was_reported_and_frees_the_rest(ana: Principal,
             if ending == "cancelled":
                 await asyncio.Event().wait()
 
-    async def stream(door: Admission) -> object:
+    async def stream(door: Admission) -> AsyncGenerator[int, None]:
         async with door.admit(ana, Estimate(50, 50)) as lease:
             lease.used(20, 4)
             yield 1
@@ -267,7 +267,8 @@ def test_changed_limits_hold_at_the_next_request(ana: Principal) -> None:
 
 def test_limits_and_amounts_that_make_no_sense_are_refused() -> None:
     assert msgspec.convert({"user": {"concurrent": 2}}, TenantLimits).user.concurrent == 2
-    for bad in ({"user": {"concurrent": -1}}, {"user": {"concurent": 1}}, {"users": {}}):
+    wrong: list[dict[str, object]] = [{"user": {"concurrent": -1}}, {"user": {"concurent": 1}}, {"users": {}}]
+    for bad in wrong:
         with pytest.raises(msgspec.ValidationError):
             msgspec.convert(bad, TenantLimits)
     with pytest.raises(InvalidInput):

@@ -136,7 +136,12 @@ def test_threads_count_every_failure() -> None:
     throttle = Throttle(
         ThrottlePolicy(source_failures=800, credential_failures=800, spread_failures=9999, window_s=1e9), lambda: 0.0
     )
-    threads = [threading.Thread(target=lambda: [throttle.failed("s", "k") for _ in range(100)]) for _ in range(8)]
+
+    def fail_often() -> None:
+        for _ in range(100):
+            throttle.failed("s", "k")
+
+    threads = [threading.Thread(target=fail_often) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -327,7 +327,7 @@ def test_claims_of_a_good_token(verifier: TokenVerifier) -> None:
 def test_names_are_normalised(verifier: TokenVerifier) -> None:
     claims = verifier.verify(token({"sub": "Jose\u0301", "groups": ["e\u0301quipe", "\u00e9quipe"]}))
     assert claims.user == "Jos\u00e9"
-    assert claims.groups == {"\u00e9quipe"}
+    assert claims.groups == frozenset({"\u00e9quipe"})
 
 
 def test_a_token_without_jti_is_named_by_a_hash(verifier: TokenVerifier) -> None:

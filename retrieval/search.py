@@ -1,0 +1,163 @@
+"""Readable passages for a question: dense and lexical candidates, fused, read and checked again before they leave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import select
+
+from indexing.collection import Collections, CollectionSnapshot, Scored
+from indexing.terms import term_postings
+from retrieval.fusion import CANDIDATES, dense_weight, fuse
+from retrieval.passage import Passage
+from tenancy.domain import PermissionDomain, permission_domain, readable_documents
+from tenancy.errors import InvalidInput, StaleDomain
+from tenancy.identity import Principal
+from tenancy.schema import chunks, documents
+from tenancy.tenant import TenantHandle
+
+__all__ = ["Collections", "Passages", "Scope", "SearchMode", "open_scope", "search"]
+
+SearchMode = Literal["dense", "lexical", "hybrid"]
+MAX_TOP_K: Final = 1000
+ATTEMPTS: Final = 3
+_OVERFETCH: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Who reads, and what there is: a domain and a collection of the same epochs, from one read transaction."""
+
+    domain: PermissionDomain
+    snapshot: CollectionSnapshot
+    collections: Collections = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Passages:
+    """Passages, best first, found under `scope`, which is a later one than the caller's where rows had changed.
+
+    `similarity` is the highest cosine of the question to a passage in `items`; None where the dense leg found none
+    of them. `withheld` counts rows that changed in each attempt and were dropped in the last.
+    """
+
+    items: tuple[Passage, ...]
+    scope: Scope
+    similarity: float | None
+    withheld: int
+
+
+def open_scope(principal: Principal, tenant: TenantHandle, collections: Collections) -> Scope:
+    """The domain of `principal` and the tenant's collection in one state. Raises `Forbidden`, `ModelMismatch`."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return _open_scope(principal, tenant, collections)
+        except StaleDomain:
+            continue
+    return _open_scope(principal, tenant, collections)
+
+
+def search(
+    tenant: TenantHandle,
+    principal: Principal,
+    scope: Scope,
+    query: str,
+    vector: npt.NDArray[np.float32],
+    top_k: int,
+    mode: SearchMode = "hybrid",
+    *,
+    covers: float,
+    filters: object | None = None,
+) -> Passages:
+    """The best `top_k` chunks for `query` that `principal` may read.
+
+    `vector` (dimension,) is the question's, `covers` in [0, 1] how far the embedding model knows its language.
+    Every row is read in a fresh transaction and checked against the domain of that moment. Where one is gone or
+    unreadable by then, the search starts again under a new scope; after `ATTEMPTS` such rows are dropped.
+    Raises `InvalidInput`, also for any filter: there is none yet, and none is ever ignored.
+    """
+    if filters is not None:
+        raise InvalidInput("filters on metadata are not supported", item="filters", remedy="leave it out")
+    if not 1 <= top_k <= MAX_TOP_K:
+        raise InvalidInput(f"top_k is from 1 to {MAX_TOP_K}, not {top_k}", item="top_k")
+    if scope.domain.user_id != principal.user_id or scope.domain.tenant_id != principal.tenant_id:
+        raise InvalidInput("the scope was opened for another principal", item="scope")
+    attempt = 1
+    while True:
+        ranked, cosines = _rank(scope, query, vector, top_k, mode, covers)
+        items = _hydrate(tenant, principal, ranked)
+        lost = len(ranked) - len(items)
+        if not lost or attempt == ATTEMPTS:
+            break
+        attempt += 1
+        scope = open_scope(principal, tenant, scope.collections)
+    near = [cosines[item.chunk_id] for item in items if item.chunk_id in cosines]
+    return Passages(tuple(items), scope, max(near, default=None), lost)
+
+
+def _open_scope(principal: Principal, tenant: TenantHandle, collections: Collections) -> Scope:
+    with tenant.reading() as view:
+        snapshot = collections.snapshot(tenant, view)
+        return Scope(permission_domain(principal, view), snapshot, collections)
+
+
+def _rank(
+    scope: Scope, query: str, vector: npt.NDArray[np.float32], top_k: int, mode: SearchMode, covers: float
+) -> tuple[list[Scored], dict[int, float]]:
+    """The best `top_k` by the fused score, and the cosines of the dense candidates by chunk id."""
+    if scope.domain.is_empty:
+        return [], {}
+    wanted = max(CANDIDATES, _OVERFETCH * top_k)
+    dense: list[Scored] = []
+    lexical: list[Scored] = []
+    if mode != "lexical":
+        dense = scope.snapshot.dense(scope.domain, vector, wanted)
+    if mode != "dense":
+        lexical = scope.snapshot.lexical(scope.domain, term_postings(query), wanted)
+    if mode == "hybrid":
+        ranked = [Scored(*fused) for fused in fuse(dense, lexical, dense_weight(covers))]
+    else:
+        ranked = dense or lexical
+    return ranked[:top_k], {found.chunk_id: found.score for found in dense}
+
+
+def _hydrate(tenant: TenantHandle, principal: Principal, ranked: Sequence[Scored]) -> list[Passage]:
+    """Read the rows of `ranked` that exist and that `principal` may read now, in the same order.
+
+    A chunk id is never used again, and a new version has new chunks: a row that is still there is the one that was
+    searched, and belongs to the document's present version.
+    """
+    if not ranked:
+        return []
+    with tenant.reading() as view:
+        domain = permission_domain(principal, view)
+        rows = view.execute(
+            select(
+                chunks.c.id, chunks.c.ordinal, chunks.c.start, chunks.c.end, chunks.c.text,
+                chunks.c.document_id, documents.c.name, documents.c.title, documents.c.version,
+            )
+            .join(documents, documents.c.id == chunks.c.document_id)
+            .where(chunks.c.id.in_([found.chunk_id for found in ranked]))
+        ).all()  # fmt: skip
+        readable = readable_documents(domain, view, {row.document_id for row in rows})
+    present = {row.id: row for row in rows if row.document_id in readable}
+    return [
+        Passage(
+            document=row.name,
+            document_id=row.document_id,
+            title=row.title,
+            version=row.version,
+            chunk=f"c{row.ordinal}",
+            chunk_id=row.id,
+            start=row.start,
+            end=row.end,
+            text=row.text,
+            score=found.score,
+        )
+        for found in ranked
+        if (row := present.get(found.chunk_id)) is not None
+    ]

@@ -49,7 +49,8 @@ _FUNCTION_WORDS = _listed(
 )
 _FUNCTION_BIGRAMS = _listed(
     """
-    什么 多少 哪些 哪个 怎么 如何 为什 么时 时候 是什 是谁 是否 可以 我们 他们 它们 这个 那个 的是 有多 少天 请问 有哪 么样 怎样
+    什么 多少 哪些 哪个 怎么 如何 为什 么时 时候 是什 是谁 是否 可以 我们 他们
+    它们 这个 那个 的是 有多 少天 请问 有哪 么样 怎样
     です ます した する この その どの ました
     """
 )
@@ -63,8 +64,12 @@ def words(text: str) -> list[str]:
 def content_words(text: str) -> list[str]:
     """`words` without function words; if nothing else is left, all of them."""
     every = words(text)
-    content = [word for word in every if word not in _FOLDED_FUNCTION_WORDS and word not in _FUNCTION_BIGRAMS]
-    return content or every
+    return [word for word in every if not is_function_word(word)] or every
+
+
+def is_function_word(word: str) -> bool:
+    """Whether a word as `words` gives it carries grammar and no topic."""
+    return word in _FOLDED_FUNCTION_WORDS or word in _FUNCTION_BIGRAMS
 
 
 def _words(text: str) -> Iterator[str]:

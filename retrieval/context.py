@@ -1,0 +1,96 @@
+"""The context of an answer: which passages go into the prompt, within a token budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from generation.prompt import PromptSource, sources_text
+from generation.sentences import sentences
+from retrieval.passage import Passage
+
+_OVERLAP = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A passage under the key that the answer cites it by ("S1"). `audience` is the document's reader class."""
+
+    key: str
+    passage: Passage
+    audience: str | None = None
+
+    def for_prompt(self) -> PromptSource:
+        return PromptSource(self.key, self.passage.document, self.passage.title, self.passage.text, self.audience)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """`text` is the sources as they stand in the prompt; `tokens` its length by the generator's count."""
+
+    sources: tuple[Source, ...]
+    text: str
+    tokens: int
+
+    @property
+    def prompt_sources(self) -> tuple[PromptSource, ...]:
+        return tuple(source.for_prompt() for source in self.sources)
+
+    @property
+    def dependencies(self) -> tuple[tuple[str, str], ...]:
+        """The (document, version) pairs that an answer from this context rests on, sorted."""
+        return tuple(sorted({(source.passage.document, source.passage.version) for source in self.sources}))
+
+
+def assemble(
+    passages: Iterable[Passage],
+    budget: int,
+    count: Callable[[str], int],
+    audiences: Mapping[int, str] | None = None,
+) -> Context:
+    """Choose from `passages`, most relevant first, without ever exceeding `budget` tokens.
+
+    A passage that mostly repeats a better one is dropped: a chunk that overlaps it in the same document, or the same
+    text in another. One that does not fit is left out and a shorter one may follow; but the best passage is never
+    lost to its own length: it is cut after the last sentence that fits. `audiences` maps document ids to reader
+    classes. Equal inputs give equal contexts.
+    """
+    chosen: list[Source] = []
+    text = ""
+    for passage in passages:
+        if any(_repeats(passage, other.passage) for other in chosen):
+            continue
+        audience = (audiences or {}).get(passage.document_id)
+        candidate = Source(f"S{len(chosen) + 1}", passage, audience)
+        if not chosen and count(_text([candidate])) > budget:
+            fitting = _cut(candidate, budget, count)
+            if fitting is None:
+                continue
+            candidate = fitting
+        longer = _text([*chosen, candidate])
+        if count(longer) <= budget:
+            chosen.append(candidate)
+            text = longer
+    return Context(tuple(chosen), text, count(text) if chosen else 0)
+
+
+def _text(sources: Sequence[Source]) -> str:
+    return sources_text(source.for_prompt() for source in sources)
+
+
+def _repeats(passage: Passage, better: Passage) -> bool:
+    if (passage.document_id, passage.version) == (better.document_id, better.version):
+        shared = min(passage.end, better.end) - max(passage.start, better.start)
+        return shared > 0 and shared >= _OVERLAP * min(len(passage.text), len(better.text))
+    return passage.text.split() == better.text.split()
+
+
+def _cut(source: Source, budget: int, count: Callable[[str], int]) -> Source | None:
+    """`source` up to the end of the last sentence with which it fits; `None` where not even the first does."""
+    passage = source.passage
+    ends = [sentence.end for sentence in sentences(passage.text)]
+    for end in reversed(ends):
+        shorter = replace(source, passage=replace(passage, end=passage.start + end, text=passage.text[:end]))
+        if count(_text([shorter])) <= budget:
+            return shorter
+    return None

@@ -6,6 +6,7 @@
     │   ├── TooLarge            over a documented size limit
     │   └── ParseFailure        (indexing.parse) a file that yields no text
     ├── Unauthenticated         no credential, or one that does not verify
+    │   └── TokenRefused        (tenancy.tokens) with a fixed detail for the log
     ├── Throttled               too many failed authentications
     ├── Forbidden               the role or the tenant of the credential does not fit
     │   └── TenantSuspended

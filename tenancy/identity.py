@@ -87,7 +87,7 @@ class Authenticator:
         and a revoked credential; `Throttled` after too many failures; `TenantSuspended`.
         """
         is_key = bearer.startswith("sr_")
-        credential = bearer.split("_")[2][:64] if bearer.count("_") >= 3 else None
+        credential = bearer.split("_")[2][:64] if is_key and bearer.count("_") >= 3 else None
         self._throttle.check(source, credential)
         try:
             principal = self._by_api_key(bearer) if is_key else self._by_token(bearer)

@@ -220,6 +220,8 @@ def encode(event: Event) -> bytes:
 def decode(data: bytes) -> Event:
     """Undo `encode`; raises `Corrupt` for bytes that no event of this version has."""
     try:
-        return _decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, InvalidInput):
+        event = _decoder.decode(data)
+        datetime.fromisoformat(event.ts)
+    except (msgspec.DecodeError, ValueError, InvalidInput):
         raise Corrupt("a stored audit event cannot be read") from None
+    return event

@@ -25,6 +25,9 @@ from tenancy.tenant import AuditFiles
 
 SUBJECTS_FILE: Final = "subjects.sqlite"
 _SALT_BYTES: Final = 32
+# For so long another process may go on sealing under a key that was destroyed: unreadable, as if erased at once.
+_REMEMBER_S: Final = 5.0
+_REMEMBERED: Final = 1_024
 
 metadata = MetaData()
 
@@ -60,6 +63,7 @@ class SubjectKeys:
         self._reference_key = files.purpose("subjects/reference")
         self._wrapping_key = files.purpose("subjects/wrap")
         self._clock = clock
+        self._recent: dict[str, tuple[float, str, bytes]] = {}
 
     def ref(self, user_id: str) -> str:
         """The keyed reference of a user id: the same in all events of this log, meaningless outside of it."""
@@ -69,7 +73,7 @@ class SubjectKeys:
         """Seal the text of each field under the subject's live key, which is made at first use."""
         if not texts:
             return {}
-        key_id, key = self._live_key(subject)
+        key_id, key = self._recent_key(subject)
         sealed = {}
         for field, text in texts.items():
             # A lone surrogate has no UTF-8 form, and a malformed question must still be on record.
@@ -112,8 +116,19 @@ class SubjectKeys:
             destroyed = connection.execute(
                 update(subject_keys).where(live).values(wrapped=None, destroyed=self._clock())
             )
+        self._recent.pop(subject, None)
         self._database.truncate_wal()
         return destroyed.rowcount
+
+    def _recent_key(self, subject: str) -> tuple[str, bytes]:
+        until, key_id, key = self._recent.get(subject, (0.0, "", b""))
+        if until > time.monotonic():
+            return key_id, key
+        key_id, key = self._live_key(subject)
+        if len(self._recent) >= _REMEMBERED:
+            self._recent.clear()
+        self._recent[subject] = (time.monotonic() + _REMEMBER_S, key_id, key)
+        return key_id, key
 
     def _live_key(self, subject: str) -> tuple[str, bytes]:
         with self._database.reading() as connection:

@@ -1,0 +1,99 @@
+"""The path of a question, top to bottom. Start reading here.
+
+    credential -> principal (the edge) -> trail -> lease -> tenant -> domain
+        -> cache, exact -> vector -> cache, semantic -> passages -> context -> generator -> citations
+        -> checked again -> cache, store -> settled and audited as the blocks are left
+
+All branching is here; the steps (`retrieval.steps`) do not call each other. No byte of an answer leaves before its
+intent is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, nullcontext
+from dataclasses import replace
+
+from cache.flight import Role as Flight
+from cache.flight import Turn
+from cache.guards.cacheability import Reach
+from cache.lookup import Hit, Mode
+from retrieval import steps
+from retrieval.context import assemble
+from retrieval.plan import make_plan
+from retrieval.question import AnswerEvent, AnswerPath, Delta, Done, Question, Retrieved
+from tenancy.admission import Estimate
+from tenancy.identity import Principal, Role
+from tenancy.metering import Meter
+
+__all__ = ["AnswerPath", "Question", "answer", "retrieve"]
+
+
+async def answer(path: AnswerPath, principal: Principal, question: Question) -> AsyncGenerator[AnswerEvent, None]:
+    """Answer `question` with what `principal` may read: any number of `Delta`, then one `Done`.
+
+    Close it (`contextlib.aclosing`) to give up early; the trail then records `aborted`. Raises the errors of its
+    steps: `Forbidden`, `LimitExceeded`, `NotFound`, `AuditUnavailable`, `Unavailable`, and `Revoked` where access to
+    a source ended meanwhile, also between two deltas.
+    """
+    async with path.trail.open(principal, action="answer", request_id=question.request_id, root=question.root) as trail:
+        steps.note_question(trail, question)
+        principal.require(Role.READER)
+        plan = make_plan(path, question)
+        async with path.admission.admit(principal, plan.estimate) as lease:
+            tenant = await path.workers.run(path.tenants.open, principal)
+            asking = steps.Asking(path, principal, tenant, plan, question, trail, lease, Meter(path.prices))
+            asked, found = await steps.exact_hit(asking)
+            if isinstance(found, Hit):
+                yield Done(await steps.replay(asking, asked, found))
+                return
+            shares = plan.cache_mode is Mode.DEFAULT and asked.reach is not Reach.NONE
+            flight = path.flights.turn(tenant, asked) if shares else nullcontext(Turn(Flight.ALONE))
+            async with flight as turn:
+                if turn.role is Flight.FOLLOWER:
+                    asked, found = await steps.exact_hit(asking)
+                    if isinstance(found, Hit):
+                        yield Done(await steps.replay(asking, asked, found))
+                        return
+                vector = await steps.embed(asking)
+                found = await steps.semantic_hit(asking, asked, vector)
+                if isinstance(found, Hit):
+                    yield Done(await steps.replay(asking, asked, found))
+                    return
+                passages = await steps.passages(asking, vector)
+                context = assemble(passages.items, path.settings.context_tokens, path.generator.count)
+                evidence = steps.weigh_evidence(asking, passages, context)
+                draft = await steps.begin(asking, asked, found, evidence)
+                finished = draft
+                if evidence.sufficient and context.sources:
+                    async with aclosing(steps.generate(asking, passages, context, draft)) as events:
+                        async for event in events:
+                            if isinstance(event, Done):
+                                finished = event.answer
+                            else:
+                                yield event
+                stored = await steps.store(asking, asked, finished, passages, context, vector)
+                if stored:
+                    turn.stored()
+            steps.settle(asking, finished)
+            if finished.finish == "abstain":
+                yield Delta(finished.text)
+            yield Done(replace(finished, cache=replace(finished.cache, stored=stored)))
+
+
+async def retrieve(path: AnswerPath, principal: Principal, question: Question) -> Retrieved:
+    """The passages for `question` that `principal` may read. Raises as `answer` does."""
+    async with path.trail.open(
+        principal, action="retrieve", request_id=question.request_id, root=question.root
+    ) as trail:
+        steps.note_question(trail, question)
+        principal.require(Role.READER)
+        plan = make_plan(path, question)
+        async with path.admission.admit(principal, Estimate(plan.estimate.input_tokens, 0)) as lease:
+            tenant = await path.workers.run(path.tenants.open, principal)
+            asking = steps.Asking(path, principal, tenant, plan, question, trail, lease, Meter(path.prices))
+            vector = await steps.embed(asking)
+            passages = await steps.passages(asking, vector)
+            seq = await trail.intent()
+            lease.settle(path.embedder.token_count(plan.query), 0)
+            return Retrieved(passages.items, seq, question.request_id)

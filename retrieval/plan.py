@@ -1,0 +1,89 @@
+"""A question with everything resolved that the server decides: template, model, limits, the stand-alone form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from cache.key import CompositeIdentity, RetrievalIdentity
+from cache.lookup import Mode
+from generation.prompt import Template, Turn, history_digest
+from indexing.chunk import CHUNKER_REVISION
+from indexing.terms import TERMS_REVISION
+from retrieval.followup import stand_alone
+from retrieval.fusion import FUSION_REVISION
+from retrieval.question import AnswerPath, Question
+from retrieval.search import SearchMode
+from tenancy.admission import Estimate
+from tenancy.domain import PermissionDomain
+from tenancy.errors import NotFound
+
+RESPONSE_CONTRACT = "answer-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`query` stands alone; `rewritten` is the same text where it differs from what was typed, else `None`."""
+
+    query: str
+    rewritten: str | None
+    template: Template
+    top_k: int
+    search_mode: SearchMode
+    max_tokens: int
+    cache_mode: Mode
+    history: tuple[Turn, ...]
+    conversation: str | None
+    estimate: Estimate
+
+
+def make_plan(path: AnswerPath, question: Question) -> Plan:
+    """Resolve `question`. Raises `NotFound` for a template, model or adapter that this deployment does not have."""
+    settings = path.settings
+    if question.model not in (None, path.generator.identity.model):
+        raise NotFound("there is no such model", item=question.model, remedy="GET /v1/models shows yours")
+    if question.adapter is not None:
+        raise NotFound("there is no such adapter", item=question.adapter, remedy="GET /v1/models shows yours")
+    template = path.templates.get(question.template or "default")
+    alone = stand_alone(question.query, question.history)
+    max_tokens = min(question.max_tokens or settings.max_tokens, settings.max_tokens)
+    typed = path.generator.count(question.query) + sum(path.generator.count(turn.text) for turn in question.history)
+    return Plan(
+        query=alone.text,
+        rewritten=alone.text if alone.changed else None,
+        template=template,
+        top_k=question.top_k or settings.top_k,
+        search_mode=question.mode or settings.mode,
+        max_tokens=max_tokens,
+        cache_mode=Mode(question.cache) if settings.cache_enabled else Mode.BYPASS,
+        history=question.history,
+        conversation=history_digest(question.history),
+        estimate=Estimate(typed + settings.context_tokens, max_tokens),
+    )
+
+
+def composite_identity(path: AnswerPath, domain: PermissionDomain, plan: Plan) -> CompositeIdentity:
+    """Everything that has to be equal before an answer may be shared; all of it derived here."""
+    model = path.generator.identity
+    return CompositeIdentity(
+        tenant_id=domain.tenant_id,
+        domain=domain.fingerprint,
+        model_revision=f"{model.model}@{model.revision}",
+        tokenizer_revision=model.tokenizer,
+        template_revision=plan.template.revision,
+        adapter_revision=model.adapter,
+        embedder=msgspec.json.encode(path.embedder.fingerprint, order="sorted").decode(),
+        generation=f"max_tokens={plan.max_tokens} context_tokens={path.settings.context_tokens} temperature=0",
+        user_id=None,
+        filter=None,
+        conversation=plan.conversation,
+        response_contract=RESPONSE_CONTRACT,
+        retrieval=RetrievalIdentity(
+            top_k=plan.top_k,
+            mode=plan.search_mode,
+            fusion=FUSION_REVISION,
+            reranker=None,
+            chunker=f"{CHUNKER_REVISION}/{TERMS_REVISION}",
+        ),
+    )

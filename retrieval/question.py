@@ -1,0 +1,145 @@
+"""What is asked, what comes back, and what the path of a question needs to work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from audit.trail import AuditTrail
+from cache.flight import Flights
+from cache.stores.local import LocalStore
+from generation.generator import Generator, Usage
+from generation.prompt import Templates, Turn
+from generation.salt import KvSharing
+from indexing.embed import Embedder
+from retrieval.citations import Citation
+from retrieval.passage import Passage
+from retrieval.search import Collections, SearchMode
+from tenancy.admission import Admission
+from tenancy.control import Tenants
+from tenancy.errors import Conflict
+from tenancy.metering import PriceTable
+from tenancy.workers import Workers
+
+CacheMode = Literal["default", "bypass", "refresh"]
+
+
+class Revoked(Conflict):
+    """Access to a source ended while the answer was being made."""
+
+    code = "revoked"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question as the edge received it; `request_id` is 32 hex digits of our own. `None` means: the default."""
+
+    query: str
+    request_id: str
+    top_k: int | None = None
+    mode: SearchMode | None = None
+    template: str | None = None
+    model: str | None = None
+    adapter: str | None = None
+    max_tokens: int | None = None
+    cache: CacheMode = "default"
+    history: tuple[Turn, ...] = ()
+    feature: str | None = None
+    root: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CacheReport:
+    """What the asker learns of the cache: no similarity, and `age_s` only coarsely (whole minutes, hours, days).
+
+    A colleague of the same domain must not read out what others asked.
+    """
+
+    status: Literal["hit", "miss", "bypass", "refresh"]
+    kind: Literal["exact", "semantic"] | None = None
+    age_s: int | None = None
+    certified: Literal["uncertified"] | None = None
+    stored: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A finished answer. `audit_seq` is its intent in the tenant's log; `rewritten` how a follow-up was understood."""
+
+    text: str
+    citations: tuple[Citation, ...]
+    finish: Literal["stop", "length", "budget", "abstain"]
+    model: str
+    rewritten: str | None
+    nearest_titles: tuple[str, ...]
+    cache: CacheReport
+    usage: Usage
+    audit_seq: int
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """The next characters of the answer, not yet verified."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The last event: the answer as a whole, its citations verified."""
+
+    answer: Answer
+
+
+AnswerEvent = Delta | Done
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieved:
+    """Passages, best first. `audit_seq` is the intent in the tenant's log."""
+
+    passages: tuple[Passage, ...]
+    audit_seq: int
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PathSettings:
+    """`context_tokens` bounds the sources of a prompt, `deadline_s` one generation."""
+
+    top_k: int = 8
+    mode: SearchMode = "hybrid"
+    context_tokens: int = 3_000
+    max_tokens: int = 512
+    deadline_s: float = 120.0
+    recheck_s: float = 2.0
+    cache_enabled: bool = True
+    kv_sharing: KvSharing = "domain"
+    isolation: str = "collection"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPath:
+    """The services along the path."""
+
+    tenants: Tenants
+    workers: Workers
+    collections: Collections
+    embedder: Embedder
+    generator: Generator
+    templates: Templates
+    cache: LocalStore
+    trail: AuditTrail
+    admission: Admission
+    settings: PathSettings = PathSettings()
+    prices: PriceTable = field(default_factory=PriceTable)
+    flights: Flights = field(default_factory=Flights)
+
+
+def coarse_age(seconds: float) -> int:
+    """`seconds` rounded down to whole days, hours or minutes, whichever is the largest that fits; else 0."""
+    for unit in (86_400, 3_600, 60):
+        if seconds >= unit:
+            return int(seconds // unit) * unit
+    return 0

@@ -1,0 +1,179 @@
+"""The cache as the path of a question sees it: look up, replay, remember. Called in worker threads."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from audit.record import Bound, CacheUse, Freshness, GuardResult
+from cache.entry import canonical_payload
+from cache.lookup import Asked, Hit, Miss, Reason, ask, exact, semantic
+from cache.store import Completed, NotStored, Stored, put
+from generation.generator import Usage
+from retrieval.citations import Citation
+from retrieval.plan import Plan, composite_identity
+from retrieval.question import Answer, AnswerPath, CacheReport, coarse_age
+from tenancy.domain import permission_domain
+from tenancy.identity import Principal
+from tenancy.tenant import Epochs, TenantHandle
+
+UNCERTIFIED: Final = "uncertified"
+
+_STATUSES: Final[dict[Reason, Literal["bypass", "refresh"]]] = {
+    Reason.BYPASSED: "bypass",
+    Reason.REFRESHED: "refresh",
+}
+
+
+class _Payload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an entry stores: the parts of an answer that a replay repeats byte for byte."""
+
+    text: str
+    citations: tuple[Citation, ...]
+    finish: str
+    model: str
+
+
+def look_up_exact(path: AnswerPath, principal: Principal, tenant: TenantHandle, plan: Plan) -> tuple[Asked, Hit | Miss]:
+    """Fix namespace and key in one read transaction, and look for the same question in it."""
+    with tenant.reading() as view:
+        domain = permission_domain(principal, view)
+        asked = ask(
+            domain,
+            view,
+            composite_identity(path, domain, plan),
+            plan.query,
+            template=plan.template.name,
+            mode=plan.cache_mode,
+            follow_up=plan.conversation is not None,
+        )
+        return asked, exact(domain, view, path.cache, asked)
+
+
+def look_up_semantic(
+    path: AnswerPath,
+    principal: Principal,
+    tenant: TenantHandle,
+    asked: Asked,
+    vector: npt.NDArray[np.float32],
+) -> Hit | Miss:
+    """Look for a question that means the same. `vector` (dim,)."""
+    tokens = path.embedder.token_count(asked.question)
+    with tenant.reading() as view:
+        domain = permission_domain(principal, view)
+        limit = path.embedder.fingerprint.window
+        return semantic(domain, view, path.cache, asked, vector, tokens=tokens, limit=limit)
+
+
+def replayed(hit: Hit, plan: Plan, audit_seq: int, request_id: str) -> Answer:
+    """The stored answer under a fresh id. The entry's checksum was verified when it was looked up."""
+    payload = msgspec.json.decode(hit.entry.payload, type=_Payload)
+    return Answer(
+        text=payload.text,
+        citations=payload.citations,
+        finish="stop",
+        model=payload.model,
+        rewritten=plan.rewritten,
+        nearest_titles=(),
+        cache=CacheReport(
+            status="hit",
+            kind=hit.kind,
+            age_s=coarse_age(hit.age),
+            certified=UNCERTIFIED if hit.uncertified else None,
+        ),
+        usage=Usage(),
+        audit_seq=audit_seq,
+        request_id=request_id,
+    )
+
+
+def cited_in(hit: Hit) -> tuple[Citation, ...]:
+    """The citations of a stored answer, for the audit's record of what was replayed."""
+    return msgspec.json.decode(hit.entry.payload, type=_Payload).citations
+
+
+def remember(
+    path: AnswerPath,
+    principal: Principal,
+    tenant: TenantHandle,
+    asked: Asked,
+    answer: Answer,
+    *,
+    dependencies: tuple[tuple[int, str], ...],
+    epochs: Epochs,
+    vector: npt.NDArray[np.float32] | None,
+) -> Stored | NotStored:
+    """Offer a finished answer to the cache."""
+    payload = canonical_payload(
+        msgspec.to_builtins(_Payload(answer.text, answer.citations, answer.finish, answer.model))
+    )
+    completed = Completed(
+        payload=payload,
+        finish_reason=answer.finish,
+        abstained=answer.finish == "abstain",
+        verified_citations=len(answer.citations),
+        dependencies=dependencies,
+        epochs=epochs,
+        vector=vector,
+        audit_seq=answer.audit_seq,
+    )
+    return put(tenant, principal, path.cache, asked, completed)
+
+
+def hit_use(hit: Hit, asked: Asked, principal: Principal) -> CacheUse:
+    """A hit as the audit records it."""
+    vetoed = tuple(
+        GuardResult(name=candidate.verdict.name, verdict="veto", reason=candidate.verdict.reason)
+        for candidate in hit.refused
+        if candidate.verdict is not None
+    )
+    checked = len(hit.entry.dependencies)
+    use = CacheUse(
+        status="hit",
+        kind=hit.kind,
+        entry=hit.entry.id,
+        origin_seq=hit.entry.origin_seq,
+        origin_actor_same=hit.entry.origin_user == principal.user_id,
+        namespace=_fingerprint(asked),
+        guards=vetoed,
+        rules=hit.rules,
+        freshness=Freshness(versions_checked=checked, readable_checked=checked),
+        age_s=int(hit.age),
+    )
+    if hit.opening is None:
+        return use
+    # Nothing has been judged yet: an operator's override is not evidence, and the record says so.
+    bound = Bound(n=0, k=0, upper=1.0, state=UNCERTIFIED)
+    guards = (GuardResult(name="all", verdict="pass"), *vetoed)
+    return msgspec.structs.replace(
+        use, similarity=hit.similarity, threshold=hit.opening.threshold, guards=guards, bound=bound
+    )
+
+
+def miss_status(miss: Miss) -> Literal["miss", "bypass", "refresh"]:
+    return _STATUSES.get(miss.reason, "miss")
+
+
+def miss_use(miss: Miss, asked: Asked) -> CacheUse:
+    """A miss as the audit records it: why, and which guard turned which candidate away."""
+    first = miss.candidates[0] if miss.candidates else None
+    return CacheUse(
+        status=miss_status(miss),
+        reason=miss.reason.value,
+        entry=None if first is None else first.entry_id,
+        similarity=None if first is None else first.similarity,
+        namespace=_fingerprint(asked),
+        guards=tuple(
+            GuardResult(name=candidate.verdict.name, verdict="veto", reason=candidate.verdict.reason)
+            for candidate in miss.candidates
+            if candidate.verdict is not None and not candidate.verdict.passed
+        ),
+    )
+
+
+def _fingerprint(asked: Asked) -> str:
+    """A namespace as the audit names it: equal for equal namespaces, and no key."""
+    return f"ns_{asked.namespace.value[:16].hex()}"

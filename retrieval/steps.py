@@ -1,0 +1,322 @@
+"""The steps of `retrieval.answer`, each a small function over what the steps before it gave."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from audit.record import GenerationUse, Policy, Resource
+from audit.trail import Trail
+from cache.lookup import Asked, Hit, Miss
+from cache.store import Stored
+from generation.generator import Delta as Piece
+from generation.generator import Finish, Usage
+from generation.prompt import render
+from generation.salt import kv_salt
+from retrieval.abstain import Evidence, not_found, weigh
+from retrieval.citations import verify
+from retrieval.context import Context
+from retrieval.plan import Plan
+from retrieval.question import Answer, AnswerPath, CacheReport, Delta, Done, Question, Revoked
+from retrieval.remembered import (
+    cited_in,
+    hit_use,
+    look_up_exact,
+    look_up_semantic,
+    miss_status,
+    miss_use,
+    remember,
+    replayed,
+)
+from retrieval.search import Passages, open_scope, search
+from tenancy.admission import Lease
+from tenancy.domain import permission_domain, readable_documents
+from tenancy.errors import Unavailable
+from tenancy.identity import Principal
+from tenancy.keys import keyed_hash
+from tenancy.metering import HopTokens, Meter
+from tenancy.tenant import TenantHandle
+
+Vector = npt.NDArray[np.float32]
+
+_COVERED = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """One admitted question on its way."""
+
+    path: AnswerPath
+    principal: Principal
+    tenant: TenantHandle
+    plan: Plan
+    question: Question
+    trail: Trail
+    lease: Lease
+    meter: Meter
+
+    @contextmanager
+    def hop(self, name: str) -> Iterator[HopTokens]:
+        """Time and price one step, on record also where it fails."""
+        try:
+            with self.meter.hop(name) as tokens:
+                yield tokens
+        finally:
+            self.trail.hop(name, self.meter.hops[-1].milliseconds)
+            self.trail.note(microunits=self.meter.microunits)
+
+
+def note_question(trail: Trail, question: Question) -> None:
+    trail.note(question=question.query, detail={} if question.feature is None else {"feature": question.feature})
+
+
+async def exact_hit(asking: Asking) -> tuple[Asked, Hit | Miss]:
+    with asking.hop("cache"):
+        return await asking.path.workers.run(look_up_exact, asking.path, asking.principal, asking.tenant, asking.plan)
+
+
+async def embed(asking: Asking) -> Vector:
+    """The question as a vector (dim,)."""
+    embedder = asking.path.embedder
+    with asking.hop("embed") as tokens:
+        vector = await asking.path.workers.run(embedder.encode_query, asking.plan.query)
+        tokens.used(embedder.token_count(asking.plan.query))
+    return vector
+
+
+async def semantic_hit(asking: Asking, asked: Asked, vector: Vector) -> Hit | Miss:
+    with asking.hop("cache"):
+        found = await asking.path.workers.run(
+            look_up_semantic, asking.path, asking.principal, asking.tenant, asked, vector
+        )
+    if isinstance(found, Miss):
+        asking.trail.note(cache=miss_use(found, asked))
+    return found
+
+
+async def replay(asking: Asking, asked: Asked, hit: Hit) -> Answer:
+    """Serve a stored answer: on record first, and free of generation."""
+    asking.trail.note(
+        policy=Policy(
+            domain=asked.namespace.domain,
+            acl_epoch=hit.entry.acl_epoch,
+            corpus_epoch=hit.entry.corpus_epoch,
+            isolation=asking.path.settings.isolation,
+            template=asking.plan.template.revision,
+        ),
+        cache=hit_use(hit, asked, asking.principal),
+        resources=[
+            Resource(document=citation.document, version=citation.version, chunk=citation.chunk, stage="replayed")
+            for citation in cited_in(hit)
+        ],
+    )
+    seq = await asking.trail.intent()
+    served = replayed(hit, asking.plan, seq, asking.question.request_id)
+    settle(asking, served)
+    return served
+
+
+async def passages(asking: Asking, vector: Vector) -> Passages:
+    """The best readable passages, on record as retrieved."""
+    path, plan = asking.path, asking.plan
+
+    def found() -> Passages:
+        scope = open_scope(asking.principal, asking.tenant, path.collections)
+        covers = path.embedder.covers(plan.query)
+        return search(
+            asking.tenant, asking.principal, scope, plan.query, vector, plan.top_k, plan.search_mode, covers=covers
+        )
+
+    with asking.hop("retrieve"):
+        result = await path.workers.run(found)
+    domain = result.scope.domain
+    asking.trail.note(
+        policy=Policy(
+            domain=domain.fingerprint,
+            acl_epoch=domain.epochs.acl,
+            corpus_epoch=domain.epochs.corpus,
+            isolation=path.settings.isolation,
+            template=plan.template.revision,
+        ),
+        resources=[
+            Resource(document=item.document, version=item.version, chunk=item.chunk, stage="retrieved")
+            for item in result.items
+        ],
+        withheld=result.withheld,
+    )
+    return result
+
+
+def weigh_evidence(asking: Asking, found: Passages, context: Context) -> Evidence:
+    """Whether the passages can answer; what enters the prompt is on record as such."""
+    embedder, query = asking.path.embedder, asking.plan.query
+    similarity = found.similarity if embedder.covers(query) >= _COVERED else None
+    evidence = weigh(query, found.items, similarity=similarity, model=embedder.fingerprint.name)
+    if evidence.sufficient:
+        asking.trail.note(
+            resources=[
+                Resource(
+                    document=source.passage.document,
+                    version=source.passage.version,
+                    chunk=source.passage.chunk,
+                    stage="in_prompt",
+                )
+                for source in context.sources
+            ]
+        )
+    return evidence
+
+
+async def begin(asking: Asking, asked: Asked, miss: Miss, evidence: Evidence) -> Answer:
+    """Make the intent durable; from here on bytes may leave. Returns the answer that stands if none is generated."""
+    seq = await asking.trail.intent()
+    return Answer(
+        text=not_found(asking.plan.query, evidence),
+        citations=(),
+        finish="abstain",
+        model=asking.path.generator.identity.model,
+        rewritten=asking.plan.rewritten,
+        nearest_titles=evidence.nearest,
+        cache=CacheReport(status=miss_status(miss)),
+        usage=Usage(),
+        audit_seq=seq,
+        request_id=asking.question.request_id,
+    )
+
+
+async def generate(
+    asking: Asking, found: Passages, context: Context, draft: Answer
+) -> AsyncGenerator[Delta | Done, None]:
+    """Stream the generator's text; access is checked before the first byte, every few seconds and at the end."""
+    path, plan, lease = asking.path, asking.plan, asking.lease
+    prompt = render(plan.template, plan.query, context.prompt_sources, plan.history)
+    salt = _salt(asking, found)
+    limit = plan.max_tokens if lease.max_output_tokens is None else min(plan.max_tokens, lease.max_output_tokens)
+    estimated = sum(path.generator.count(message.content) for message in prompt.messages)
+    deadline = time.monotonic() + path.settings.deadline_s
+    text, produced, checked = "", 0, 0.0
+    finish: Finish | None = None
+    with asking.hop("generate") as tokens:
+        pieces = path.generator.generate(
+            prompt, salt=salt, request_id=draft.request_id, max_tokens=limit, deadline=deadline
+        )
+        async with aclosing(pieces):
+            async for piece in pieces:
+                if not isinstance(piece, Piece):
+                    finish = piece
+                    continue
+                if time.monotonic() - checked > path.settings.recheck_s:
+                    await _require_readable(asking, context)
+                    checked = time.monotonic()
+                text += piece.text
+                produced += path.generator.count(piece.text)
+                tokens.used(estimated, produced)
+                lease.used(estimated, produced)
+                yield Delta(piece.text)
+        if finish is None:
+            raise Unavailable("the generator ended without a finish", item="generator", remedy="try again")
+        tokens.used(finish.usage.input, finish.usage.output)
+    _note_generation(asking, salt, finish)
+    if finish.reason == "error":
+        raise Unavailable("the generator failed", item="generator", remedy="try again")
+    if finish.reason == "abstain":
+        yield Done(replace(draft, usage=finish.usage))
+        return
+    await _require_readable(asking, context)
+    cited = verify(text, context.sources, finish.quotes)
+    asking.trail.note(
+        resources=[
+            Resource(document=citation.document, version=citation.version, chunk=citation.chunk, stage="cited")
+            for citation in cited.citations
+        ],
+        detail={"unknown_marks": cited.unknown, "unsupported_marks": cited.unsupported},
+    )
+    yield Done(
+        replace(
+            draft,
+            text=text,
+            citations=cited.citations,
+            finish=finish.reason,
+            nearest_titles=(),
+            usage=finish.usage,
+        )
+    )
+
+
+async def store(
+    asking: Asking, asked: Asked, finished: Answer, found: Passages, context: Context, vector: Vector
+) -> bool:
+    """Offer the answer to the cache; False where it was not kept."""
+    path = asking.path
+    dependencies = {(source.passage.document_id, source.passage.version) for source in context.sources}
+    within = path.embedder.token_count(asked.question) <= path.embedder.fingerprint.window
+    outcome = await path.workers.run(
+        remember,
+        path,
+        asking.principal,
+        asking.tenant,
+        asked,
+        finished,
+        dependencies=tuple(sorted(dependencies)),
+        epochs=found.scope.domain.epochs,
+        vector=vector if within else None,
+    )
+    return isinstance(outcome, Stored)
+
+
+def settle(asking: Asking, finished: Answer) -> None:
+    """Book what was used and note the answer's text; the trail and the lease end with their blocks."""
+    asking.lease.settle(finished.usage.input, finished.usage.output)
+    asking.trail.note(answer=finished.text)
+
+
+async def _require_readable(asking: Asking, context: Context) -> None:
+    """Raise `Revoked` unless every source is still there, in the same version, and readable."""
+
+    def readable() -> bool:
+        # Suspension and deletion end a stream as well: opening the tenant raises.
+        tenant = asking.path.tenants.open(asking.principal)
+        versions = {source.passage.document_id: source.passage.version for source in context.sources}
+        with tenant.reading() as view:
+            return readable_documents(permission_domain(asking.principal, view), view, versions) == versions
+
+    if not await asking.path.workers.run(readable):
+        asking.trail.conclude("revoked", "source")
+        raise Revoked("access to a source changed while the answer was being made", remedy="ask again")
+
+
+def _salt(asking: Asking, found: Passages) -> str:
+    domain = found.scope.domain
+    return kv_salt(
+        asking.tenant.keys.purpose("kv-salt"),
+        tenant_id=domain.tenant_id,
+        domain=domain.fingerprint,
+        identity=asking.path.generator.identity,
+        template_revision=asking.plan.template.revision,
+        kv_epoch=domain.epochs.kv,
+        sharing=asking.path.settings.kv_sharing,
+        user_id=domain.user_id,
+    )
+
+
+def _note_generation(asking: Asking, salt: str, finish: Finish) -> None:
+    identity = asking.path.generator.identity
+    asking.trail.note(
+        generation=GenerationUse(
+            model=identity.model,
+            revision=identity.revision,
+            adapter=identity.adapter,
+            # A fingerprint tells two salts apart without being usable as one.
+            salt_fp=keyed_hash(b"salt-fingerprint", salt).hex()[:16] if finish.salted else None,
+            input=finish.usage.input,
+            cached_input=finish.usage.cached_input,
+            output=finish.usage.output,
+            finish=finish.reason,
+        ),
+        detail={"salted": finish.salted},
+    )

@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from indexing.collection import Collections, CollectionSnapshot, Scored
 from indexing.terms import term_postings
-from retrieval.fusion import CANDIDATES, dense_weight, fuse
+from retrieval.fusion import CANDIDATES, dense_weight_for, fuse
 from retrieval.passage import Passage
 from tenancy.domain import PermissionDomain, permission_domain, readable_documents
 from tenancy.errors import InvalidInput, StaleDomain
@@ -119,7 +119,7 @@ def _rank(
     if mode != "dense":
         lexical = scope.snapshot.lexical(scope.domain, term_postings(query), wanted)
     if mode == "hybrid":
-        ranked = [Scored(*fused) for fused in fuse(dense, lexical, dense_weight(covers))]
+        ranked = [Scored(*fused) for fused in fuse(dense, lexical, dense_weight_for(covers))]
     else:
         ranked = dense or lexical
     return ranked[:top_k], {found.chunk_id: found.score for found in dense}

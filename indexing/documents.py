@@ -1,0 +1,245 @@
+"""Documents as rows: written, listed, shown, deleted. Every change announces itself in the same transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import ColumnElement, Row, delete, func, insert, select, update
+
+from indexing.chunk import Chunk
+from indexing.origin import Origin
+from tenancy.acl import AccessList, get_access_list, set_access_list, write_access_list
+from tenancy.errors import InvalidInput, NotFound
+from tenancy.schema import chunks, documents, versions
+from tenancy.tenant import ReadView, TenantHandle, WriteView
+
+MAX_LISTED: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRecord:
+    """A document as a list shows it; `updated` is UTC epoch seconds."""
+
+    name: str
+    version: str
+    title: str
+    media_type: str
+    origin: str
+    updated: float
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentDetail:
+    """A document with all that is known about it, except its text."""
+
+    record: DocumentRecord
+    metadata: Mapping[str, Any]
+    warnings: tuple[str, ...]
+    chunks: int
+    access: AccessList
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What ingestion compares with: `first_chunk` changes with every write of the document's content."""
+
+    id: int
+    version: str
+    media_type: str
+    title: str
+    origin: Origin
+    first_chunk: int
+    access: AccessList
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Content:
+    """A version of a document, ready to be written: `vectors` (chunks, dimension), `terms` packed, one a chunk."""
+
+    version: str
+    title: str
+    media_type: str
+    metadata: Mapping[str, str | int | float | bool]
+    warnings: tuple[str, ...]
+    chunks: Sequence[Chunk]
+    terms: Sequence[bytes]
+    vectors: npt.NDArray[np.float32]
+
+
+def list_documents(tenant: TenantHandle, *, after: str = "", limit: int = 100) -> list[DocumentRecord]:
+    """Documents by name, from behind `after` on. For those who administer documents: access lists do not apply."""
+    if not 1 <= limit <= MAX_LISTED:
+        raise InvalidInput(f"the limit is from 1 to {MAX_LISTED}", item="limit")
+    query = select(documents).where(documents.c.name > after).order_by(documents.c.name).limit(limit)
+    with tenant.reading() as view:
+        return [_record(row) for row in view.execute(query)]
+
+
+def show_document(tenant: TenantHandle, name: str) -> DocumentDetail:
+    """One document. For those who administer documents. Raises `NotFound`."""
+    with tenant.reading() as view:
+        row = view.execute(select(documents).where(documents.c.name == name)).one_or_none()
+        if row is None:
+            raise _absent(name)
+        count = view.execute(select(func.count()).where(chunks.c.document_id == row.id)).scalar_one()
+        access = get_access_list(view, row.id)
+    return DocumentDetail(_record(row), row.metadata, tuple(row.warnings), count, access)
+
+
+def change_access(tenant: TenantHandle, name: str, access: AccessList, now: float) -> bool:
+    """Replace a document's access list; False where it was the same. Raises `NotFound`."""
+    with tenant.writing() as view:
+        document_id = view.execute(select(documents.c.id).where(documents.c.name == name)).scalar_one_or_none()
+        if document_id is None:
+            raise _absent(name)
+        return set_access_list(view, document_id, access, now)
+
+
+def delete_document(tenant: TenantHandle, name: str, now: float) -> list[str]:
+    """Delete a document, or all that came from the rows of the file `name`; returns the names. Raises `NotFound`.
+
+    The text is gone from the database file and its write-ahead log when this returns.
+    """
+    with tenant.writing() as view:
+        family = stored_family(view, name)
+        if not family:
+            raise _absent(name)
+        for stored in family.values():
+            remove(view, stored.id, now)
+    tenant.erase_traces()
+    return sorted(family)
+
+
+def find_stored(view: ReadView, name: str) -> Stored | None:
+    """The document `name`, if there is one."""
+    return _stored(view, documents.c.name == name).get(name)
+
+
+def stored_family(view: ReadView, name: str) -> dict[str, Stored]:
+    """The document `name` and those that were made from parts of the file `name`, by name."""
+    # "$" follows "#": the range holds every name that begins with `name` and "#", through the index of names.
+    child = (documents.c.name >= f"{name}#") & (documents.c.name < f"{name}$")
+    found = _stored(view, (documents.c.name == name) | child)
+    return {key: stored for key, stored in found.items() if key == name or stored.origin.file == name}
+
+
+def stored_under(view: ReadView, root: str) -> dict[str, Stored]:
+    """All documents that came from `root`, by name."""
+    inside = func.substr(documents.c.origin, 1, len(root) + 1) == f"{root}\n"
+    return _stored(view, (documents.c.origin == root) | inside)
+
+
+def _stored(view: ReadView, condition: ColumnElement[bool]) -> dict[str, Stored]:
+    query = (
+        select(
+            documents.c.id, documents.c.name, documents.c.version, documents.c.media_type,
+            documents.c.title, documents.c.origin, chunks.c.id.label("first_chunk"),
+        )
+        .outerjoin(chunks, (chunks.c.document_id == documents.c.id) & (chunks.c.ordinal == 0))
+        .where(condition)
+    )  # fmt: skip
+    return {
+        row.name: Stored(
+            row.id, row.version, row.media_type, row.title, Origin.parse(row.origin), row.first_chunk or 0,
+            get_access_list(view, row.id),
+        )
+        for row in view.execute(query).all()
+    }  # fmt: skip
+
+
+def add(view: WriteView, name: str, content: Content, origin: Origin, access: AccessList, now: float) -> int:
+    """Write a new document; returns its id."""
+    document_id = view.execute(
+        insert(documents).values(name=name, **_columns(content, origin, now)).returning(documents.c.id)
+    ).scalar_one()
+    _write_chunks(view, document_id, name, content, now)
+    write_access_list(view, document_id, access, now)
+    view.bump_corpus(document_id)
+    return int(document_id)
+
+
+def replace(
+    view: WriteView, document_id: int, name: str, content: Content, origin: Origin, access: AccessList, now: float
+) -> None:
+    """Put another version in a document's place, with its access list."""
+    view.execute(update(documents).where(documents.c.id == document_id).values(**_columns(content, origin, now)))
+    view.execute(delete(chunks).where(chunks.c.document_id == document_id))
+    _retire(view, document_id, now)
+    _write_chunks(view, document_id, name, content, now)
+    set_access_list(view, document_id, access, now)
+    view.bump_corpus(document_id)
+
+
+def adopt(view: WriteView, document_id: int, origin: Origin) -> None:
+    """Note that a document comes from another place from now on; nothing that can be asked for changes."""
+    view.execute(update(documents).where(documents.c.id == document_id).values(origin=origin.text))
+
+
+def remove(view: WriteView, document_id: int, now: float) -> None:
+    """Delete a document with its chunks and access list; the record of its versions stays.
+
+    The caller empties the write-ahead log (`TenantHandle.erase_traces`) behind the transaction.
+    """
+    view.execute(delete(documents).where(documents.c.id == document_id))
+    _retire(view, document_id, now)
+    view.bump_corpus(document_id, removed=True)
+
+
+def _columns(content: Content, origin: Origin, now: float) -> dict[str, Any]:
+    return {
+        "version": content.version,
+        "title": content.title,
+        "media_type": content.media_type,
+        "metadata": dict(content.metadata),
+        "warnings": list(content.warnings),
+        "origin": origin.text,
+        "updated": now,
+    }
+
+
+def _write_chunks(view: WriteView, document_id: int, name: str, content: Content, now: float) -> None:
+    rows = zip(content.chunks, content.vectors.astype("<f4", copy=False), content.terms, strict=True)
+    view.execute(
+        insert(chunks),
+        [
+            {
+                "document_id": document_id,
+                "ordinal": chunk.ordinal,
+                "start": chunk.start,
+                "end": chunk.end,
+                "heading": chunk.heading,
+                "text": chunk.text,
+                "vector": vector.tobytes(),
+                "terms": terms,
+            }
+            for chunk, vector, terms in rows
+        ],
+    )
+    newest = view.execute(select(func.max(versions.c.ordinal)).where(versions.c.document_id == document_id)).scalar()
+    view.execute(
+        insert(versions).values(
+            document_id=document_id,
+            ordinal=(newest or 0) + 1,
+            version=content.version,
+            document=name,
+            chunks=len(content.chunks),
+            created=now,
+        )
+    )
+
+
+def _retire(view: WriteView, document_id: int, now: float) -> None:
+    present = (versions.c.document_id == document_id) & versions.c.retired.is_(None)
+    view.execute(update(versions).where(present).values(retired=now))
+
+
+def _record(row: Row[Any]) -> DocumentRecord:
+    return DocumentRecord(row.name, row.version, row.title, row.media_type, row.origin, row.updated)
+
+
+def _absent(name: str) -> NotFound:
+    return NotFound("no such document", item=name, remedy="list the documents to see their names")

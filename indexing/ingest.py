@@ -1,0 +1,309 @@
+"""One document, top to bottom: compare, parse, chunk, embed, and write in one transaction.
+
+Text is embedded outside the write transaction, which is short, and which checks that nobody else wrote the document
+meanwhile. A document is searchable as a whole or not at all: its rows, access list and epochs are one commit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+
+import numpy as np
+import numpy.typing as npt
+
+from indexing import documents
+from indexing.chunk import CHUNKER_REVISION, Chunk, Chunking, chunk
+from indexing.documents import Content, Stored
+from indexing.embed import Embedder
+from indexing.model import claim_model, claim_pipeline, current_since, require_model
+from indexing.origin import API, Origin
+from indexing.outcome import Outcome, Status, failed
+from indexing.parse import Parsed, ParseFailure, parse
+from indexing.parse.model import MAX_TITLE
+from indexing.terms import TERMS_REVISION, pack, term_postings
+from tenancy.acl import AccessList, get_access_list, set_access_list
+from tenancy.errors import Conflict, InvalidInput, StrongroomError
+from tenancy.names import MAX_DOCUMENT_NAME, nfc_name
+from tenancy.tenant import TenantHandle, WriteView
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """What turns documents into rows, the same for every tenant."""
+
+    embedder: Embedder
+    chunking: Chunking = field(default_factory=Chunking)
+    clock: Callable[[], float] = time.time
+
+    @property
+    def revision(self) -> str:
+        """Equal where equal text gives equal chunks and terms."""
+        return json.dumps([CHUNKER_REVISION, TERMS_REVISION, repr(self.chunking)])
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A document as it comes in.
+
+    `access` None keeps the list of a document that is there, and lets nobody read a new one. `media_type` None is
+    recognised from name and content; `title` None is taken from the content, or else the name.
+    """
+
+    name: str
+    data: bytes
+    access: AccessList | None = None
+    media_type: str | None = None
+    title: str | None = None
+    origin: Origin = API
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The sides of an access list that a source gives; None leaves what is stored at the moment of writing.
+
+    An old list is never carried over from the time of comparing: it could undo a revocation.
+    """
+
+    allow: frozenset[str] | None
+    deny: frozenset[str] | None
+
+    def over(self, stored: AccessList) -> AccessList:
+        return AccessList(
+            stored.allow if self.allow is None else self.allow, stored.deny if self.deny is None else self.deny
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Draft:
+    """A document parsed and chunked, not yet embedded. `before` is what was stored when it was compared."""
+
+    name: str
+    version: str
+    title: str
+    parsed: Parsed
+    chunks: Sequence[Chunk]
+    terms: Sequence[bytes]
+    origin: Origin
+    wanted: Wanted
+    before: Stored | None
+
+
+@dataclass(frozen=True, slots=True)
+class Relist:
+    """The text is the same, the access list or the origin may not be."""
+
+    name: str
+    stored: Stored
+    origin: Origin
+    wanted: Wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A document whose source is gone."""
+
+    name: str
+    stored: Stored
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Embedded:
+    """A draft with its vectors (chunks, dimension)."""
+
+    draft: Draft
+    vectors: npt.NDArray[np.float32]
+
+
+Prepared = Draft | Relist | Removal | Outcome
+Writable = Embedded | Relist | Removal | Outcome
+
+
+def ingest(tenant: TenantHandle, pipeline: Pipeline, source: Source) -> list[Outcome]:
+    """Bring one source into the tenant's collection: one outcome for it, or for each line of a JSON Lines file.
+
+    Raises `ParseFailure` and the other errors of a source that yields nothing, `Conflict`, `ModelMismatch`,
+    `Unavailable`. Afterwards either all of the document is searchable in the new version, or nothing has changed.
+    """
+    prepared = prepare(tenant, pipeline, source)
+    return write(tenant, pipeline, embed(pipeline, prepared))
+
+
+def put_document(tenant: TenantHandle, pipeline: Pipeline, source: Source) -> list[Outcome]:
+    """`ingest` for one request: raises the error where the only outcome is a failure."""
+    outcomes = ingest(tenant, pipeline, source)
+    if len(outcomes) == 1 and outcomes[0].error is not None:
+        raise outcomes[0].error
+    return outcomes
+
+
+def prepare(tenant: TenantHandle, pipeline: Pipeline, source: Source) -> list[Prepared]:
+    """Compare, parse and chunk. Nothing is written; an unchanged source is not even parsed.
+
+    Raises `InvalidInput` for a bad name, `ParseFailure`, `ModelMismatch`.
+    """
+    name = nfc_name(source.name, "document", limit=MAX_DOCUMENT_NAME)
+    if source.title is not None:
+        source = replace(source, title=nfc_name(source.title, "title", limit=MAX_TITLE))
+    version = _version(source.data)
+    with tenant.reading() as view:
+        require_model(view, pipeline.embedder.fingerprint)
+        family = documents.stored_family(view, name)
+        since = current_since(view, pipeline.revision)
+    own = family.get(name)
+    if own is not None and len(family) == 1 and _is_current(own, version, source, since):
+        return [_relist(name, own, source.origin, _wanted(source))]
+    results = parse(name, source.data, source.media_type)
+    prepared = [_prepare(pipeline, source, name, version, result, family, since) for result in results]
+    if not any(isinstance(item, Outcome) for item in prepared):
+        kept = {item.name for item in prepared if not isinstance(item, Outcome)}
+        prepared += [Removal(gone, stored) for gone, stored in family.items() if gone not in kept]
+    return prepared
+
+
+def embed(pipeline: Pipeline, prepared: Sequence[Prepared]) -> list[Writable]:
+    """Embed the chunks of all drafts in one call, so that the model works on full batches.
+
+    Where that fails, each draft is tried alone, and only those that fail alone are failures.
+    """
+    drafts = [item for item in prepared if isinstance(item, Draft)]
+    if not drafts:
+        return [item for item in prepared if not isinstance(item, Draft)]
+    try:
+        vectors = pipeline.embedder.encode([piece.text for draft in drafts for piece in draft.chunks])
+    except StrongroomError as error:
+        if len(drafts) > 1:
+            return [writable for item in prepared for writable in embed(pipeline, [item])]
+        return [failed(item.name, error) if isinstance(item, Draft) else item for item in prepared]
+    ends = np.cumsum([len(draft.chunks) for draft in drafts])
+    pieces = iter(np.split(vectors, ends[:-1]))
+    return [Embedded(item, next(pieces)) if isinstance(item, Draft) else item for item in prepared]
+
+
+def write(tenant: TenantHandle, pipeline: Pipeline, writables: Sequence[Writable]) -> list[Outcome]:
+    """Write everything in one transaction. A document that somebody else wrote meanwhile is a failure, unwritten.
+
+    Raises `ModelMismatch`, `Unavailable`; then nothing of it is written.
+    """
+    if all(isinstance(item, Outcome) for item in writables):
+        return [item for item in writables if isinstance(item, Outcome)]
+    with tenant.writing() as view:
+        claim_model(view, pipeline.embedder.fingerprint)
+        claim_pipeline(view, pipeline.revision)
+        outcomes = [_write(view, item, pipeline.clock()) for item in writables]
+    if any(outcome.status is Status.REMOVED for outcome in outcomes):
+        tenant.erase_traces()
+    return outcomes
+
+
+def _prepare(
+    pipeline: Pipeline,
+    source: Source,
+    file: str,
+    version: str,
+    result: Parsed | ParseFailure,
+    family: dict[str, Stored],
+    since: int | None,
+) -> Draft | Relist | Outcome:
+    """One parsed document: a draft, or what makes one unnecessary or impossible."""
+    name = file + result.suffix
+    if isinstance(result, ParseFailure):
+        return failed(name, result)
+    try:
+        name = nfc_name(name, "document", limit=MAX_DOCUMENT_NAME)
+        if result.suffix:
+            source = replace(source, origin=Origin(source.origin.root, file), title=None)
+        if result.source is not None:
+            version = _version(result.source)
+        before = family.get(name)
+        wanted = _wanted(source, result)
+        if before is not None and _is_current(before, version, source, since):
+            return _relist(name, before, source.origin, wanted)
+        chunks = chunk(result.text, pipeline.chunking)
+        terms = [pack(term_postings(piece.text)) for piece in chunks]
+        title = source.title or result.title or PurePosixPath(file).name + result.suffix
+        return Draft(name, version, title, result, chunks, terms, source.origin, wanted, before)
+    except InvalidInput as error:
+        return failed(name, error)
+
+
+def _version(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def _wanted(source: Source, parsed: Parsed | None = None) -> Wanted:
+    """The source's access list, with the sides that a line itself names in their place."""
+    allow, deny = (None, None) if source.access is None else (source.access.allow, source.access.deny)
+    if parsed is not None and parsed.allow is not None:
+        allow = frozenset(parsed.allow)
+    if parsed is not None and parsed.deny is not None:
+        deny = frozenset(parsed.deny)
+    return Wanted(allow, deny)
+
+
+def _is_current(stored: Stored, version: str, source: Source, since: int | None) -> bool:
+    """Whether the same bytes went through the same pipeline, as the same kind of file, under the same title."""
+    return (
+        stored.version == version
+        and since is not None
+        and stored.first_chunk > since
+        and (source.media_type is None or source.media_type.partition(";")[0].strip().lower() == stored.media_type)
+        and source.title in {None, stored.title}
+    )
+
+
+def _relist(name: str, stored: Stored, origin: Origin, wanted: Wanted) -> Relist | Outcome:
+    if wanted.over(stored.access) == stored.access and origin == stored.origin:
+        return Outcome(name, Status.UNCHANGED)
+    return Relist(name, stored, origin, wanted)
+
+
+def _write(view: WriteView, item: Writable, now: float) -> Outcome:
+    if isinstance(item, Outcome):
+        return item
+    name, before = (item.draft.name, item.draft.before) if isinstance(item, Embedded) else (item.name, item.stored)
+    present = documents.find_stored(view, name)
+    if (present and present.first_chunk) != (before and before.first_chunk):
+        if present is None or not isinstance(item, Embedded) or present.version != item.draft.version:
+            reason = "somebody else wrote the document meanwhile"
+            return failed(name, Conflict(reason, item=name, remedy="ingest it again"))
+        item = Relist(name, present, item.draft.origin, item.draft.wanted)
+    if isinstance(item, Embedded):
+        return _write_content(view, item, present, now)
+    if isinstance(item, Removal):
+        documents.remove(view, item.stored.id, now)
+        return Outcome(name, Status.REMOVED)
+    return _write_access(view, item, now)
+
+
+def _write_access(view: WriteView, item: Relist, now: float) -> Outcome:
+    if item.origin != item.stored.origin:
+        documents.adopt(view, item.stored.id, item.origin)
+    access = item.wanted.over(get_access_list(view, item.stored.id))
+    changed = set_access_list(view, item.stored.id, access, now)
+    return Outcome(item.name, Status.ACL_UPDATED if changed else Status.UNCHANGED)
+
+
+def _write_content(view: WriteView, item: Embedded, present: Stored | None, now: float) -> Outcome:
+    draft, parsed = item.draft, item.draft.parsed
+    content = Content(
+        version=draft.version,
+        title=draft.title,
+        media_type=parsed.media_type,
+        metadata=parsed.metadata,
+        warnings=parsed.warnings,
+        chunks=draft.chunks,
+        terms=draft.terms,
+        vectors=item.vectors,
+    )
+    if present is None:
+        documents.add(view, draft.name, content, draft.origin, draft.wanted.over(AccessList()), now)
+    else:
+        access = draft.wanted.over(present.access)
+        documents.replace(view, present.id, draft.name, content, draft.origin, access, now)
+    status = Status.ADDED if present is None else Status.UPDATED
+    return Outcome(draft.name, status, len(draft.chunks), parsed.warnings)

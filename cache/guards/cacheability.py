@@ -1,7 +1,7 @@
 """Cacheability: how far an answer to this question may travel, decided from the question alone.
 
 SHARED    exact and semantic hits within the permission domain
-EXACT     only the same question again (deictic turns; a language without rules)
+EXACT     only the same question again (deictic turns, text without words)
 PRIVATE   only the same question of the same user (it carries personal data)
 NONE      not at all: it asks for an action, or its answer depends on the moment
 """
@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import regex
 
-from cache.guards.words import Language, Text
+from cache.guards.words import Text
 
 
 class Reach(StrEnum):
@@ -67,7 +67,4 @@ def judge(text: Text, *, follow_up: bool) -> Reach:
         return Reach.PRIVATE
     if follow_up or _DEICTIC.search(text.source):
         return Reach.EXACT
-    has_words = any(character.isalpha() for character in text.source)
-    if not has_words or text.language is Language.UNKNOWN:
-        return Reach.EXACT
-    return Reach.SHARED
+    return Reach.SHARED if any(character.isalpha() for character in text.source) else Reach.EXACT

@@ -70,10 +70,62 @@ CONTRACTIONS: Final[dict[str, tuple[str, ...]]] = {
     "there's": ("there",),
 }
 
+# Forms that no ending gives away, to their base.
+IRREGULAR: Final[dict[str, str]] = {
+    form: base
+    for base, *forms in (
+        line.split()
+        for line in """
+        keep kept
+        take took taken
+        sell sold
+        buy bought
+        understand understood
+        give gave given
+        get got gotten
+        make made
+        send sent
+        pay paid
+        lose lost
+        leave left
+        find found
+        write wrote written
+        choose chose chosen
+        break broke broken
+        steal stole stolen
+        drive drove driven
+        see saw seen
+        know knew known
+        tell told
+        teach taught
+        catch caught
+        bring brought
+        hold held
+        build built
+        spend spent
+        win won
+        begin began begun
+        hear heard
+        meet met
+        forget forgot forgotten
+        eat ate eaten
+        speak spoke spoken
+        wear wore worn
+        throw threw thrown
+        show shown
+        child children
+        woman women
+        man men
+        person people
+        """.strip().splitlines()
+    )
+    for form in forms
+}
+
 # Words that change nothing about the answer: politeness, hedges and emphasis.
 EN_FILLERS: Final = _set("""
     hi hello hey hiya please thanks thank cheers um uh er kindly actually really truly indeed literally basically
-    simply somehow currently possible possibly exactly team wonder wondering tell know explain show
+    simply somehow currently possible possibly exactly team wonder wondering tell know explain show think according
 """)
 EN_FILLER_PHRASES: Final[tuple[tuple[str, ...], ...]] = tuple(
     tuple(phrase.split())

@@ -45,11 +45,15 @@ def _en_antonyms(question: tuple[str, ...], cached: tuple[str, ...]) -> tuple[in
         for b in theirs:
             if (a, b) in _DEGREES:
                 degrees += 1
-            elif (stem(a), stem(b)) in _ANTONYMS or _negated(a, b) or _negated(b, a):
+            elif opposite(a, b):
                 antonyms += 1
                 theirs.remove(b)
                 break
     return antonyms, degrees
+
+
+def opposite(word: str, other: str) -> bool:
+    return (stem(word), stem(other)) in _ANTONYMS or _negated(word, other) or _negated(other, word)
 
 
 def _negated(word: str, other: str) -> bool:

@@ -25,7 +25,7 @@ _MARKERS: tuple[tuple[str, bool, tuple[frozenset[str], ...]], ...] = (
 _SAME_QUESTION = {"whom": "who"}
 _ASKS = regex.compile(r"\b(?:how (?:many|much|long|often)|where|when|who|whom|whose|why)\b")
 _PASSIVE = regex.compile(
-    r"\b(?:is|are|was|were|be|been|being|get|gets|got)\b(?:\s+[\w'-]+){1,5}?\s+(?:\w+(?:ed|en|wn|ght|ld|und|pt|nt|ne|ung|ood|ost|ade|id))\s+by\b",
+    r"\b(?:is|are|was|were|be|been|being|get|gets|got)\b(?:\s+[\w'-]+){1,5}?\s+(?:\w+(?:ed|en|wn|ght|ld|und|pt|nt|ne|ung|ood|ost|ade|id|urt|it|ut|et|un|ept|ead))\s+by\b",
     regex.IGNORECASE,
 )
 _ZH_EXCLUSIVE = (
@@ -93,7 +93,7 @@ def _roles(question: Text, cached: Text) -> Verdict:
     if len(ours) < 2 or sorted(ours) != sorted(theirs):
         return passed(NAME)
     if ours == theirs:
-        return veto(NAME, "active and passive exchanged") if voice and len(ours) > 2 else passed(NAME)
+        return veto(NAME, "active and passive exchanged") if voice else passed(NAME)
     if voice:
         return passed(NAME)
     swapped = [position for position in range(len(ours)) if ours[position] != theirs[position]]

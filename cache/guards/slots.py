@@ -44,7 +44,7 @@ _SPELLED = rf"(?:{_NUMBER_WORD})(?:[\s-]+(?:and\s+)?(?:{_NUMBER_WORD}))*"
 _SCALE = _alternatives([*SUFFIXES, *MULTIPLIERS])
 _ZH_NUMBER = rf"[{''.join([*ZH_DIGITS, *ZH_POWERS])}]+"
 _NUMBER = (
-    rf"(?<![\w.,])(?:(?P<digits>{_DIGITS})(?:\s?(?P<scale>{_SCALE})\b)?"
+    rf"(?<![\p{{Latin}}\p{{N}}.,])(?:(?P<digits>{_DIGITS})(?:\s?(?P<scale>{_SCALE})\b)?"
     rf"|(?P<spelled>\b{_SPELLED}\b)|(?P<zh>{_ZH_NUMBER}))"
 )
 _XNUMBER = _NUMBER.replace("?P<", "?P<x")
@@ -59,9 +59,11 @@ _QUOTED = regex.compile(
 )
 _EMAIL = regex.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _URL = regex.compile(r"(?:https?://|www\.)[^\s<>\"]+", _I)
-_PHONE = regex.compile(r"(?<![\w.])(?:\+\d[\d\s().-]{6,}\d|\(?0\d{1,4}\)?[\s.-]\d[\d\s.-]{4,}\d|1[3-9]\d{9}(?!\d))")
+_PHONE = regex.compile(
+    r"(?<![\p{Latin}\p{N}.])(?:\+\d[\d\s().-]{6,}\d|\(?0\d{1,4}\)?[\s.-]\d[\d\s.-]{4,}\d|1[3-9]\d{9}(?!\d))"
+)
 _DATE = regex.compile(
-    rf"(?<![\w.-])(?:(?P<y>\d{{4}})-(?P<m>\d{{1,2}})-(?P<d>\d{{1,2}})(?!\d)"
+    rf"(?<![\p{{Latin}}\p{{N}}.-])(?:(?P<y>\d{{4}})-(?P<m>\d{{1,2}})-(?P<d>\d{{1,2}})(?!\d)"
     rf"|(?P<d1>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?(?P<m1>{_MONTH})\b\.?(?:,?\s+(?P<y1>\d{{4}}))?"
     rf"|\b(?P<m2>{_MONTH})\.?\s+(?P<d2>\d{{1,2}})(?:st|nd|rd|th)?(?![\d:])\b(?:,?\s+(?P<y2>\d{{4}}))?"
     rf"|(?P<y3>\d{{4}})年(?:(?P<m3>\d{{1,2}})月(?:(?P<d3>\d{{1,2}})[日号號])?)?|(?P<m4>\d{{1,2}})月(?:(?P<d4>\d{{1,2}})[日号號])?"
@@ -69,17 +71,17 @@ _DATE = regex.compile(
     _I,
 )
 _TIME = regex.compile(
-    r"(?<![\w.:])(?:(?P<h>\d{1,2}):(?P<m>\d{2})(?:\s?(?P<half>[ap])\.?m\b\.?)?|(?P<h2>\d{1,2})(?:\.(?P<m2>\d{2}))?\s?(?P<half2>[ap])\.?m\b\.?|(?P<word>noon|midday|midnight)\b)",
+    r"(?<![\p{Latin}\p{N}.:])(?:(?P<h>\d{1,2}):(?P<m>\d{2})(?:\s?(?P<half>[ap])\.?m\b\.?)?|(?P<h2>\d{1,2})(?:\.(?P<m2>\d{2}))?\s?(?P<half2>[ap])\.?m\b\.?|(?P<word>noon|midday|midnight)\b)",
     _I,
 )
-_VERSION = regex.compile(r"(?<![\w.])(?:v\d+(?:\.\d+)*|\d+\.\d+\.\d+(?:[.-]\w+)*)\b", _I)
+_VERSION = regex.compile(r"(?<![\p{Latin}\p{N}.])(?:v\d+(?:\.\d+)*|\d+\.\d+\.\d+(?:[.-]\w+)*)\b", _I)
 _AMOUNT = regex.compile(
     rf"(?P<before>{_CURRENCY})\s?{_NUMBER}|{_XNUMBER}\s?(?P<after>{_CURRENCY}){_NOT_IN_WORD}",
     _I,
 )
 _QUANTITY = regex.compile(rf"{_NUMBER}[\s-]?(?P<unit>{_UNIT})(?![\p{{Latin}}\p{{N}}])", _I)
 _ID = regex.compile(
-    r"(?<![\w])(?:#\s?\w+|(?=[\w-]*\d)(?=[\w-]*[\p{Latin}])[\p{Latin}\d]+(?:-[\p{Latin}\d]+)*|\d{5,}|\d+(?:-\d+)+)(?![\w])"
+    r"(?<![\p{Latin}\p{N}])(?:#\s?\w+|(?=[\w-]*\d)(?=[\w-]*[\p{Latin}])[\p{Latin}\d]+(?:-[\p{Latin}\d]+)*|0\d{4,}|\d+(?:-\d+)+)(?![\p{Latin}\p{N}])"
 )
 _PLAIN = regex.compile(rf"{_NUMBER}(?P<ordinal>st|nd|rd|th)?(?![\p{{Latin}}\d])", _I)
 _DAY = regex.compile(rf"\b(?:{_alternatives(WEEKDAYS)})\b|(?:星期|周|週|礼拜)([一二三四五六日天])", _I)
@@ -129,7 +131,8 @@ def _take(
         if found is None:
             return str(match.group())
         slots["unit number" if kind == "number" and found == "1" else kind].add(found)
-        return " \u2022 "
+        # What stands in quotes is read by the other types as well: the other text may have it without quotes.
+        return str(match.group()) if kind == "quoted" else " \u2022 "
 
     return str(pattern.sub(keep, rest))
 

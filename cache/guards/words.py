@@ -86,6 +86,7 @@ def common_language(question: Text, cached: Text) -> Language:
 
 def stem(word: str) -> str:
     """A light English stem, only good for comparing: plural, -ing, -ed, -ly and -ation are cut."""
+    word = lexicon.IRREGULAR.get(word, word)
     for ending, replacement, shortest in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= shortest and not word.endswith("ss"):
             word = word[: len(word) - len(ending)] + replacement

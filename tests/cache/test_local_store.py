@@ -1,0 +1,325 @@
+"""The local store: quotas per tenant, the reverse index, invalidation across processes and threads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlalchemy import text
+
+from cache.entry import Entry, new_entry_id, sealed
+from cache.lookup import Hit, Miss
+from cache.policy import CachePolicy
+from cache.store import Stored
+from cache.stores.local import LocalStore
+from cache.stores.selector import Selector
+from cache.stores.vectors import VectorIndex, VectorIndexes
+from tenancy.errors import InvalidInput, Unavailable
+from tests.cache.desk import Clock, Desk, unit
+from tests.support.people import Company
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def fill(desk: Desk, count: int, *documents: int, start: int = 0) -> list[str]:
+    ids = []
+    for number in range(start, start + count):
+        stored = desk.put(f"What is rule {chr(97 + number % 26)}{number}?", desk.answer(*documents))
+        assert isinstance(stored, Stored)
+        ids.append(stored.entry_id)
+    return ids
+
+
+def totals_agree(company: Company) -> bool:
+    with company.handle.database("cache.sqlite", None).reading() as connection:  # type: ignore[arg-type]
+        kept = connection.execute(text("SELECT entries, bytes FROM totals")).one()
+        counted = connection.execute(text("SELECT count(*), coalesce(sum(bytes), 0) FROM entries")).one()
+        dangling = connection.execute(
+            text("SELECT count(*) FROM dependencies WHERE seq NOT IN (SELECT seq FROM entries)")
+        ).scalar_one()
+    return tuple(kept) == tuple(counted) and dangling == 0
+
+
+def test_a_flood_in_one_tenant_evicts_nothing_of_another(
+    acme: Company, globex: Company, handbook: int, clock: Clock
+) -> None:
+    store = LocalStore(CachePolicy(max_entries=20), clock=clock)
+    ana = Desk(acme, acme.principal("ana"), store)
+    other = Desk(globex, globex.principal("gil"), store)
+    notes = globex.document("notes", allow=["tenant"])
+    kept = fill(other, 15, notes)
+    for number in range(60):
+        clock.now += 1
+        fill(ana, 1, handbook, start=number)
+    assert store.stats(acme.handle).entries <= 20
+    assert {record.id for record in store.inspect(globex.handle)} == set(kept)
+    assert totals_agree(acme)
+    newest = ana.exact("What is rule h59?")
+    assert isinstance(newest, Hit)
+    assert isinstance(ana.exact("What is rule a0?"), Miss)
+
+
+def test_eviction_spares_what_was_served_lately(acme: Company, handbook: int, clock: Clock) -> None:
+    store = LocalStore(CachePolicy(max_entries=10), clock=clock)
+    ana = Desk(acme, acme.principal("ana"), store)
+    for number in range(10):
+        clock.now += 1
+        fill(ana, 1, handbook, start=number)
+    clock.now += 1
+    assert isinstance(ana.exact("What is rule a0?"), Hit)
+    clock.now += 1
+    fill(ana, 1, handbook, start=10)
+    assert isinstance(ana.exact("What is rule a0?"), Hit)
+    assert isinstance(ana.exact("What is rule b1?"), Miss)
+
+
+def test_the_quota_of_bytes_holds_and_refuses_what_can_never_fit(acme: Company, handbook: int, clock: Clock) -> None:
+    store = LocalStore(CachePolicy(max_bytes=20_000), clock=clock)
+    ana = Desk(acme, acme.principal("ana"), store)
+    for number in range(20):
+        clock.now += 1
+        assert isinstance(ana.put(f"Rule {number}?", ana.answer(handbook, text="x" * 3_000)), Stored)
+    stats = store.stats(acme.handle)
+    assert 10_000 < stats.bytes <= 20_000
+    refused = ana.put("Rule 99?", ana.answer(handbook, text="x" * 30_000))
+    assert getattr(refused, "reason", "") == "larger than the quota"
+    assert totals_agree(acme)
+
+
+def test_expired_entries_go_first_and_by_sweep(ana: Desk, handbook: int, clock: Clock) -> None:
+    fill(ana, 3, handbook)
+    clock.now += 86_400
+    fill(ana, 2, handbook, start=3)
+    assert ana.store.stats(ana.company.handle).expired == 3
+    assert ana.store.sweep(ana.company.handle) == 3
+    assert ana.store.stats(ana.company.handle).entries == 2
+    assert totals_agree(ana.company)
+
+
+def test_each_selector_takes_its_own_entries_and_leaves_the_rest(
+    acme: Company, ana: Desk, bo: Desk, handbook: int, clock: Clock
+) -> None:
+    tenant, store = acme.handle, ana.store
+    travel = acme.document("travel", allow=["group:staff"])
+
+    def again() -> tuple[str, str, str]:
+        store.invalidate(tenant, Selector(everything=True))
+        (first,) = fill(ana, 1, handbook)
+        clock.now += 100
+        asked = bo.ask("Who pays for the trip?", template="travel", template_revision="travel@1")
+        second = bo.put(asked, bo.answer(handbook, travel))
+        third = bo.put("Who approves the trip?", bo.answer(travel))
+        assert isinstance(second, Stored)
+        assert isinstance(third, Stored)
+        return first, second.entry_id, third.entry_id
+
+    selectors: list[tuple[Callable[[tuple[str, str, str]], Selector], tuple[int, ...]]] = [
+        (lambda ids: Selector(document=handbook), (0, 1)),
+        (lambda ids: Selector(document=travel), (1, 2)),
+        (lambda ids: Selector(entry=ids[2]), (2,)),
+        (lambda ids: Selector(user=ana.principal.user_id), (0,)),
+        (lambda ids: Selector(template="travel"), (1,)),
+        (lambda ids: Selector(older_than=50), (0,)),
+        (lambda ids: Selector(document=travel, template="default"), (2,)),
+        (lambda ids: Selector(document=10_000), ()),
+        (lambda ids: Selector(everything=True), (0, 1, 2)),
+    ]
+    for make, expected in selectors:
+        ids = again()
+        selector = make(ids)
+        gone = {ids[position] for position in expected}
+        assert {record.id for record in store.inspect(tenant, selector=selector)} == gone
+        assert store.invalidate(tenant, selector) == len(gone)
+        assert {record.id for record in store.inspect(tenant)} == set(ids) - gone
+        assert totals_agree(acme)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{}, {"everything": True, "entry": "ce_1"}, {"entry": ""}, {"user": ""}, {"older_than": -1.0}, {"template": ""}],
+)
+def test_an_empty_or_contradictory_selector_is_an_error(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        Selector(**wrong)
+    Selector(everything=True)
+
+
+def test_inspect_shows_no_vector_and_no_payload_and_pages(ana: Desk, handbook: int) -> None:
+    ids = fill(ana, 5, handbook)
+    store, tenant = ana.store, ana.company.handle
+    records = store.inspect(tenant, limit=2, offset=1)
+    assert [record.id for record in records] == [ids[3], ids[2]]
+    assert records[0].dependencies == ((handbook, "sha256:1"),)
+    assert not hasattr(records[0], "payload")
+    for limit, offset in ((0, 0), (1001, 0), (1, -1)):
+        with pytest.raises(InvalidInput):
+            store.inspect(tenant, limit=limit, offset=offset)
+
+
+def test_another_store_object_sees_writes_and_invalidations_at_once(ana: Desk, handbook: int, clock: Clock) -> None:
+    """Two stores over one file stand for two processes: nothing is shared in memory."""
+    ana.open()
+    second = Desk(ana.company, ana.principal, LocalStore(CachePolicy(), clock=clock))
+    question, same = "How long is the parental leave?", "How long is the parental leave please?"
+    assert isinstance(second.semantic(same, unit(1.0)), Miss)
+    ana.put(question, ana.answer(handbook))
+    assert isinstance(second.exact(question), Hit)
+    assert isinstance(second.semantic(same, unit(1.0)), Hit)
+    ana.store.invalidate(ana.company.handle, Selector(document=handbook))
+    assert isinstance(second.exact(question), Miss)
+    assert isinstance(second.semantic(same, unit(1.0)), Miss)
+    ana.put(question, ana.answer(handbook))
+    assert isinstance(second.semantic(same, unit(1.0)), Hit)
+
+
+OTHER_PROCESS = """
+import sys
+from pathlib import Path
+from cache.stores.local import LocalStore
+from cache.stores.selector import Selector
+from tenancy.control import Tenants
+from tenancy.identity import Authenticator
+from tenancy.keys import MasterKey
+tenants = Tenants(Path(sys.argv[1]), MasterKey(bytes(range(32))))
+handle = tenants.open(Authenticator(tenants).operator("acme"))
+print(LocalStore().invalidate(handle, Selector(document=int(sys.argv[2]))))
+"""
+
+
+def test_an_invalidation_by_another_process_holds_at_the_next_lookup(ana: Desk, handbook: int, tmp_path: Path) -> None:
+    ana.open()
+    question, same = "How long is the parental leave?", "How long is the parental leave please?"
+    ana.put(question, ana.answer(handbook))
+    assert isinstance(ana.semantic(same, unit(1.0)), Hit)
+    done = subprocess.run(
+        [sys.executable, "-c", OTHER_PROCESS, str(tmp_path / "data"), str(handbook)],
+        cwd=ROOT, capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout.strip() == "1"
+    assert isinstance(ana.exact(question), Miss)
+    assert isinstance(ana.semantic(same, unit(1.0)), Miss)
+    ana.put(question, ana.answer(handbook))
+    assert isinstance(ana.semantic(same, unit(1.0)), Hit)
+
+
+def test_the_nearest_of_a_namespace_equal_a_plain_computation(ana: Desk, handbook: int) -> None:
+    generator = np.random.default_rng(3)
+    vectors = {}
+    for number in range(40):
+        vector = generator.normal(size=8).astype(np.float32)
+        vector /= np.linalg.norm(vector)
+        stored = ana.put(f"Rule number {number}?", ana.answer(handbook, vector=vector))
+        assert isinstance(stored, Stored)
+        vectors[stored.entry_id] = vector
+    query = unit(1.0, 2.0, 3.0)
+    asked = ana.ask("Rule number 3?")
+    expected = sorted(vectors, key=lambda entry: -float(vectors[entry] @ query))[:5]
+    found = ana.store.nearest(ana.company.handle, asked.namespace, query)
+    assert [entry.id for entry, _ in found] == expected
+    assert found[0][1] == pytest.approx(float(vectors[expected[0]] @ query), abs=1e-6)
+    other = ana.ask("Rule number 3?", filter="x")
+    assert ana.store.nearest(ana.company.handle, other.namespace, query) == []
+
+
+def test_threads_put_look_up_and_invalidate_without_error(ana: Desk, handbook: int) -> None:
+    ana.open()
+    failures: list[BaseException] = []
+    tenant = ana.company.handle
+    asked = [ana.ask(f"What is rule {chr(97 + number)}?") for number in range(8)]
+
+    def work(number: int) -> None:
+        try:
+            for turn in range(6):
+                ana.put(asked[(number + turn) % 8], ana.answer(handbook))
+                ana.exact(asked[turn])
+                ana.semantic(asked[turn], unit(1.0))
+                if turn == 3:
+                    ana.store.invalidate(tenant, Selector(document=handbook))
+        except BaseException as error:  # noqa: BLE001  a failure in a thread has to reach the test
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert totals_agree(ana.company)
+    ana.put(asked[0], ana.answer(handbook))
+    assert isinstance(ana.semantic(asked[0], unit(1.0)), Hit)
+
+
+def test_an_older_snapshot_does_not_lose_a_newer_row(ana: Desk, handbook: int) -> None:
+    """A reader whose snapshot is older than the index prunes it; the newer row is read again."""
+    fill(ana, 2, handbook)
+    asked = ana.ask("What is rule a0?")
+    tenant = ana.company.handle
+    assert len(ana.store.nearest(tenant, asked.namespace, unit(1.0))) == 2
+    index = ana.store._indexes.get(tenant.tenant_id, asked.namespace.value, 8)
+    index.retain([1])
+    assert (len(index), index.high) == (1, 1)
+    assert len(ana.store.nearest(tenant, asked.namespace, unit(1.0))) == 2
+
+
+def test_a_namespace_of_another_tenant_is_refused(ana: Desk, globex: Company, handbook: int) -> None:
+    asked = ana.ask("What is rule a0?")
+    with pytest.raises(InvalidInput, match="another tenant"):
+        ana.store.get(globex.handle, asked.namespace, asked.exact)
+    with pytest.raises(InvalidInput, match="another tenant"):
+        ana.store.nearest(globex.handle, asked.namespace, unit(1.0))
+    assert ana.store.get(ana.company.handle, asked.namespace, asked.exact) is None
+
+
+def test_a_refusal_inside_the_transaction_writes_nothing(ana: Desk, handbook: int) -> None:
+    (kept,) = fill(ana, 1, handbook)
+    entry = ana.store.get(ana.company.handle, (asked := ana.ask("What is rule a0?")).namespace, asked.exact)
+    assert entry is not None
+    newer = sealed(ana.company.handle, replace(entry, id=new_entry_id()))
+    assert ana.store.put(ana.company.handle, newer, allowed=lambda: "moved") == "moved"
+    assert [record.id for record in ana.store.inspect(ana.company.handle)] == [kept]
+
+    def fails() -> str | None:
+        raise Unavailable("the tenant's database is busy", item="tenant.sqlite")
+
+    with pytest.raises(Unavailable):
+        ana.store.put(ana.company.handle, newer, allowed=fails)
+    assert totals_agree(ana.company)
+    assert ana.store.put(ana.company.handle, newer, allowed=lambda: None) is None
+    assert [record.id for record in ana.store.inspect(ana.company.handle)] == [newer.id]
+
+
+def test_close_forgets_the_tenant(ana: Desk, handbook: int) -> None:
+    fill(ana, 1, handbook)
+    asked = ana.ask("What is rule a0?")
+    tenant = ana.company.handle
+    ana.store.nearest(tenant, asked.namespace, unit(1.0))
+    ana.store.close(tenant.tenant_id)
+    assert len(ana.store._indexes.get(tenant.tenant_id, asked.namespace.value, 8)) == 0
+    assert len(ana.store.nearest(tenant, asked.namespace, unit(1.0))) == 1
+
+
+def test_indexes_are_bounded_and_apart_by_tenant() -> None:
+    indexes = VectorIndexes(budget=VectorIndex(8, lambda _: None).nbytes * 2)
+    first = indexes.get("t_1", b"n", 8)
+    second = indexes.get("t_2", b"n", 8)
+    assert first is not second
+    assert indexes.get("t_1", b"n", 8) is first
+    indexes.get("t_3", b"n", 8)
+    assert indexes.get("t_1", b"n", 8) is first
+    assert indexes.get("t_2", b"n", 8) is not second
+
+
+def test_an_entry_says_none_for_another_width() -> None:
+    entry = Entry(
+        id="ce_1", namespace=b"", exact=b"", template="", question="", vector=unit(1.0).tobytes(), payload=b"",
+        dependencies=(), acl_epoch=0, corpus_epoch=0, created=0.0, expires=0.0, origin_seq=0, origin_user="",
+    )  # fmt: skip
+    assert entry.similarity(unit(1.0)) == pytest.approx(1.0)
+    assert entry.similarity(np.ones(4, dtype=np.float32)) is None

@@ -219,9 +219,8 @@ class AuditLog:
         frontier, prev = Frontier.from_bytes(state.size, state.frontier), state.last_leaf
         rows: list[dict[str, Any]] = []
         stamped: list[Event] = []
-        now = self._clock()
         for draft in drafts:
-            event = stamp(draft, seq=frontier.size, now=now, log=self.log_id, writer=self.live.id)
+            event = stamp(draft, seq=frontier.size, now=self._clock(), log=self.log_id, writer=self.live.id)
             payload = encode(event)
             leaf = leaf_hash(payload)
             rows.append({**columns(event), "payload": payload, "leaf": leaf, "prev": prev})
@@ -255,7 +254,7 @@ class AuditLog:
             _logger.critical("audit log %s closed with %d records unwritten", self.log_id, len(lost))
 
     def _unavailable(self, reason: str) -> AuditUnavailable:
-        return AuditUnavailable(reason, item=self.log_id, remedy="nothing was released; try again")
+        return AuditUnavailable(reason, item="audit log", remedy="nothing was released; try again")
 
 
 def read_head(connection: Connection) -> Head:

@@ -1,4 +1,7 @@
-"""Reading one audit log: bounded filters, stable cursors, and the view of an event that a role may have."""
+"""Reading one audit log: bounded filters, stable cursors, and the view of an event that a role may have.
+
+These functions block on the database: call them from a worker thread, never from the event loop.
+"""
 
 from __future__ import annotations
 

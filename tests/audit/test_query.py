@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from copy import copy
+from functools import partial
 
 import pytest
 
@@ -36,7 +38,8 @@ def filled(log: AuditLog) -> AuditLog:
             ),
             cache=CacheUse(status=statuses[number % 3], entry=f"e{number % 7}"),  # type: ignore[arg-type]
         )
-        log.append(lambda made=made: made)  # type: ignore[misc]
+        log.submit(partial(copy, made))
+    log.flush()
     return log
 
 
@@ -65,21 +68,19 @@ def events_of(page: Page) -> list[Event]:
         ({"since": 1030.0}, lambda n: n >= 30),
         ({"until": 1030.0}, lambda n: n < 30),
         ({"since": 1010.0, "until": 1020.0, "action": "answer", "actor": "u_2"}, lambda n: n in (11, 17)),
-        ({"document": "d2", "outcome": "allowed", "cache_status": "miss"}, lambda n: n in (22, 34, 46, 58)),
+        ({"document": "d2", "outcome": "allowed", "cache_status": "miss"}, lambda n: n % 12 == 10 and n % 5 != 0),
         ({"actor": "ana"}, lambda n: False),
         ({"document": "d2' OR 1=1 --"}, lambda n: False),
         ({"document": "%"}, lambda n: False),
     ],
 )
-@pytest.mark.parametrize("order", ["asc", "desc"])
 def test_filters_give_what_a_plain_scan_gives(
-    filled: AuditLog, filters: dict[str, str], expected: Callable[[int], bool], order: str
+    filled: AuditLog, filters: dict[str, str], expected: Callable[[int], bool]
 ) -> None:
     scan = [number for number in range(60) if expected(number)]
-    if "document" in filters and len(filters) == 3:
-        scan = [n for n in range(60) if n % 4 == 2 and n % 5 != 0 and n % 3 == 1]
-    page = query_log(filled, Filters(**filters, order=order))  # type: ignore[arg-type]
-    assert numbers(page) == (scan if order == "asc" else scan[::-1])
+    for order in ("asc", "desc"):
+        page = query_log(filled, Filters(**filters, order=order))  # type: ignore[arg-type]
+        assert numbers(page) == (scan if order == "asc" else scan[::-1])
 
 
 @pytest.mark.parametrize("order", ["asc", "desc"])

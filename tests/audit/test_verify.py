@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
+from functools import partial
 
 import pytest
 from sqlalchemy import delete, func, insert, select, update
@@ -28,7 +30,8 @@ def filled(log: AuditLog) -> AuditLog:
             request=Request(id=f"r{number // 2}"),
             resources=(Resource(document="d", stage="cited"),),
         )
-        log.append(lambda made=made: made)  # type: ignore[misc]
+        log.submit(partial(copy, made))
+    log.flush()
     return log
 
 

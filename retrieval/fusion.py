@@ -30,15 +30,18 @@ def fuse(
 ) -> list[tuple[int, float]]:
     """Fuse (id, score) candidates of both legs: (id, score in [0, 1]), best first, ties by ascending id.
 
-    Every candidate of either leg comes back. Only the candidates given here count, and these are readable
-    rows, so that unreadable ones cannot move a score. A cosine is scaled from the weakest candidate to the
-    best, since models crowd their cosines into different ranges; BM25 from 0, which is its own "no term in
-    common". Raises `ValueError` for a weight outside [0, 1] or an id that occurs twice in a leg.
+    Both legs are searched to the same depth. Every candidate of either comes back. Only the candidates given
+    here count, and these are readable rows, so that unreadable ones cannot move a score. Raises `ValueError`
+    for a weight outside [0, 1] or an id that occurs twice in a leg.
+
+    A leg is scaled so that its best candidate has 1 and a row that it does not name has 0: where the leg was
+    cut at its depth, that is also the weakest candidate's. A lexical leg shorter than the dense one was not
+    cut: the rows that it does not name share no term with the question, which is BM25's own 0.
     """
     if not 0 <= dense_weight <= 1:
         raise ValueError(f"the weight of the dense leg must be in [0, 1], not {dense_weight}")
-    near = _scaled(dense, floor=min((score for _, score in dense), default=0.0))
-    worded = _scaled(lexical, floor=0.0)
+    near = _scaled(dense, floor=_weakest(dense))
+    worded = _scaled(lexical, floor=0.0 if len(lexical) < len(dense) else _weakest(lexical))
     fused = {
         candidate: dense_weight * near.get(candidate, 0.0) + (1 - dense_weight) * worded.get(candidate, 0.0)
         for candidate in near.keys() | worded.keys()
@@ -50,6 +53,10 @@ def fuse(
         return -score, -near.get(candidate, 0.0), -worded.get(candidate, 0.0), candidate
 
     return sorted(fused.items(), key=rank)
+
+
+def _weakest(leg: Sequence[tuple[int, float]]) -> float:
+    return min((score for _, score in leg), default=0.0)
 
 
 def _scaled(leg: Sequence[tuple[int, float]], *, floor: float) -> dict[int, float]:

@@ -13,12 +13,21 @@ weights = st.floats(0, 1)
 
 def test_a_mean_of_both_legs_by_hand() -> None:
     dense = [(1, 0.9), (2, 0.5), (3, 0.1)]
-    lexical = [(3, 8.0), (2, 6.0), (4, 2.0)]
-    assert fuse(dense, lexical, 0.5) == [
+    lexical = [(3, 8.0), (2, 6.0), (4, 4.0)]
+    assert fuse(dense, lexical, 0.6) == [
+        (1, pytest.approx(0.6)),
+        (2, pytest.approx(0.6 * 0.5 + 0.4 * 0.5)),
+        (3, pytest.approx(0.4)),
+        (4, pytest.approx(0.0)),
+    ]
+
+
+def test_the_weakest_of_all_rows_that_share_a_term_keeps_its_share() -> None:
+    dense = [(1, 0.9), (2, 0.5), (3, 0.1)]
+    assert fuse(dense, [(3, 8.0), (2, 6.0)], 0.5) == [
         (2, pytest.approx(0.5 * 0.5 + 0.5 * 0.75)),
         (1, pytest.approx(0.5)),
         (3, pytest.approx(0.5)),
-        (4, pytest.approx(0.125)),
     ]
 
 

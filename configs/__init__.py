@@ -1,0 +1,1 @@
+"""Default settings and examples for each deployment size, as packaged data."""

@@ -1,0 +1,1 @@
+"""The edge: HTTP, command line, wiring."""

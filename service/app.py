@@ -1,0 +1,74 @@
+"""The HTTP application: middleware, routes, problems, in this order and in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import structlog
+from litestar import Litestar, Request, Response, Router
+from litestar.exceptions import HTTPException, ValidationException
+
+from service import openapi, problems
+from service.auth import Authentication, request_id_of
+from service.bodies import StrictRequest
+from service.edge import Edge
+from service.routes import answers, audit, cache, documents, health, models, retrieve
+from service.wiring import Services
+from tenancy.errors import InvalidInput, StrongroomError
+
+_log = structlog.get_logger("strongroom.app")
+
+
+def create_app(services: Services) -> Edge:
+    """The ASGI application over `services`; whoever made those closes them."""
+    control = services.control
+    routers: Sequence[Router] = [
+        retrieve.router(services),
+        answers.router(services),
+        documents.router(services),
+        audit.router(services),
+        cache.router(services),
+        models.router(services),
+    ]
+    v1 = Router(
+        "/v1",
+        route_handlers=routers,
+        middleware=[Authentication(control.authenticator, control.trail, services.workers)],
+    )
+    return Edge(
+        Litestar(
+            route_handlers=[v1, health.router(control, services.workers)],
+            request_class=StrictRequest,
+            request_max_body_size=services.settings.server.max_body,
+            exception_handlers={Exception: _problem},
+            openapi_config=openapi.config(),
+            logging_config=None,
+            debug=False,
+        )
+    )
+
+
+def _problem(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """The problem document of whatever ended a request."""
+    request_id = request_id_of(request)
+    headers: dict[str, str] = {}
+    if isinstance(error, HTTPException) and not isinstance(error, ValidationException):
+        problem = problems.problem_of_status(error.status_code, request_id)
+        headers = {name: value for name, value in (error.headers or {}).items() if name.lower() == "allow"}
+    else:
+        found = _of_parameter(error) if isinstance(error, ValidationException) else error
+        problem, headers = problems.problem_of(found, request_id), problems.headers_of(found)
+    if problem.status >= 500:
+        _log.error("failed", code=problem.code, exc_info=None if isinstance(error, StrongroomError) else error)
+    return Response(
+        problems.encode(problem), status_code=problem.status, headers=headers, media_type=problems.MEDIA_TYPE
+    )
+
+
+def _of_parameter(error: ValidationException) -> InvalidInput:
+    """A query or path parameter that is not of its type, or a body that is missing."""
+    found = error.extra if isinstance(error.extra, list) else []
+    first: dict[str, Any] = found[0] if found else {}
+    reason = str(first.get("message", "a parameter is not valid"))
+    return InvalidInput(reason[:1].lower() + reason[1:], item=first.get("key"))

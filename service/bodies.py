@@ -1,0 +1,152 @@
+"""Request bodies: strict JSON into frozen structs. An unknown field, a wrong type or text that is no text is refused
+with the field's name; nothing is converted silently.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+import msgspec
+from litestar import Request
+from msgspec import Meta
+
+from service.problems import Malformed, UnsupportedMediaType
+from tenancy.errors import Forbidden, InvalidInput
+from tenancy.identity import Principal
+
+MAX_QUERY: Final = 8_000
+MAX_HISTORY: Final = 50
+MAX_TURN: Final = 20_000
+_NUL: Final = "\x00"
+
+T = TypeVar("T")
+
+Query = Annotated[
+    str, Meta(min_length=1, max_length=MAX_QUERY, description="The question.", examples=["How long is the notice?"])
+]
+TopK = Annotated[int, Meta(ge=1, le=100, description="How many passages.")]
+Mode = Annotated[Literal["dense", "lexical", "hybrid"], Meta(description="Which legs of the search run.")]
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Labels = Annotated[
+    list[Annotated[str, Meta(min_length=1, max_length=300)]],
+    Meta(max_length=10_000, description="`user:NAME`, `group:NAME` or `tenant`.", examples=[["group:legal"]]),
+]
+
+
+class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`tenant` never selects: it is either the credential's own or refused with 403."""
+
+    tenant: str | None = None
+
+
+class Question(Body, frozen=True):
+    """`filter` is a tree over declared metadata fields; a tenant that declares none refuses every filter."""
+
+    query: Query
+    top_k: TopK | None = None
+    mode: Mode | None = None
+    filter: dict[str, Any] | None = None
+
+
+class RetrieveRequest(Question, frozen=True):
+    """Ask for passages."""
+
+
+class HistoryTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An earlier message of the conversation, oldest first."""
+
+    role: Literal["user", "assistant"]
+    content: Annotated[str, Meta(min_length=1, max_length=MAX_TURN)]
+
+
+class AnswerRequest(Question, frozen=True):
+    """Ask for an answer. `feature` and `root` are the caller's own ids for metering and for grouping requests."""
+
+    template: Name | None = None
+    model: Name | None = None
+    adapter: Name | None = None
+    max_tokens: Annotated[int, Meta(ge=1, le=32_768)] | None = None
+    stream: bool = False
+    cache: Literal["default", "bypass", "refresh"] = "default"
+    history: Annotated[list[HistoryTurn], Meta(max_length=MAX_HISTORY)] = []
+    feature: Name | None = None
+    root: Name | None = None
+
+
+class DocumentBody(Body, frozen=True):
+    """A document: its text, or the base64 of a file. `allow` and `deny` are its whole access list; without both an
+    existing document keeps its list, and nobody reads a new one.
+    """
+
+    text: str | None = None
+    content_base64: str | None = None
+    media_type: Annotated[str, Meta(max_length=200, examples=["text/markdown"])] | None = None
+    title: Annotated[str, Meta(min_length=1, max_length=500)] | None = None
+    allow: Labels | None = None
+    deny: Labels | None = None
+
+
+class AccessBody(Body, frozen=True):
+    """A document's new access list, as a whole. Deny wins; without `allow` nobody reads it."""
+
+    allow: Labels
+    deny: Labels = []
+
+
+class StrictRequest(Request[Any, Any, Any]):
+    """A request whose `data` parameter is decoded strictly, straight into the handler's struct."""
+
+    async def json(self) -> Any:
+        media_type = self.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+        if media_type != "application/json" and not media_type.endswith("+json"):
+            raise UnsupportedMediaType("the body must be JSON", item="Content-Type", remedy="send application/json")
+        field = self.route_handler.parsed_data_field
+        if field is None:
+            raise Malformed("this address takes no body")
+        return decode_body(await self.body(), field.annotation)
+
+
+def decode_body(body: bytes, kind: type[T]) -> T:
+    """Decode JSON into `kind`. Raises `Malformed` (no JSON) or `InvalidInput` (JSON that does not fit)."""
+    try:
+        found = msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        reason, _, where = str(error).partition(" - at `$")
+        raise InvalidInput(reason[:1].lower() + reason[1:], item=where.strip("`.") or "body") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        if _holds_surrogate(body):
+            raise InvalidInput("text holds a lone surrogate, which is no character", item="body") from None
+        raise Malformed("the body is not JSON in UTF-8", item="body") from None
+    if b"\\u0000" in body:
+        _refuse_nul(msgspec.to_builtins(found), "body")
+    return found
+
+
+def require_same_tenant(tenant: str | None, principal: Principal) -> None:
+    """Raise `Forbidden` where a request names another tenant than its credential does."""
+    if tenant is not None and tenant != principal.tenant:
+        raise Forbidden("the request names another tenant than the credential", item="tenant")
+
+
+def _holds_surrogate(body: bytes) -> bool:
+    """Whether `body` is JSON but for a lone surrogate."""
+    try:
+        json.dumps(json.loads(body), ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        return True
+    except (ValueError, RecursionError):
+        return False
+    return False
+
+
+def _refuse_nul(value: Any, where: str) -> None:
+    if isinstance(value, str) and _NUL in value:
+        raise InvalidInput("text holds a NUL character", item=where, remedy="remove it")
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _refuse_nul(key, where)
+            _refuse_nul(inner, key)
+    elif isinstance(value, list):
+        for inner in value:
+            _refuse_nul(inner, where)

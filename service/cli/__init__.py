@@ -1,0 +1,113 @@
+"""The command line. Modules of commands import the heavy parts inside their functions, so that `--help` and
+`tenant list` start at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from cyclopts import App, CycloptsError, Group
+from rich.console import Console
+
+from service.problems import DONE, INTERRUPTED, USAGE, kind_of
+from tenancy.errors import StrongroomError
+
+_HELP: Final = """\
+Answers questions from your customers' documents without one customer's data ever reaching another.
+
+A *tenant* is a customer: its own folder, database, index, cache and audit log, under its own keys. *Users* ask;
+*groups* hold users and groups; each document's *access list* says who may read it (`user:ana`, `group:legal`,
+`tenant` for everyone in it; deny wins; no allow means nobody).
+
+First steps:
+
+    strongroom doctor --create-master-key
+    strongroom tenant create acme
+    strongroom key create --tenant acme --user ana --group staff --role reader
+    strongroom ingest --tenant acme ./handbook --allow group:staff
+    strongroom ask --tenant acme --user ana "How long is the notice period?"
+    strongroom audit query --tenant acme
+    strongroom serve
+"""
+_EPILOGUE: Final = """\
+Exit codes: 0 done; 1 some items failed, each named with its reason; 2 wrong usage; 130 stopped by Ctrl-C.
+
+Settings: `--config FILE` or STRONGROOM_CONFIG, and STRONGROOM_SECTION__KEY; `strongroom doctor --settings` lists them.
+
+`--json` gives machine-readable output on every command. All commands but a second `serve` work while a server runs.
+"""
+
+_QUESTIONS: Final = Group("Questions", sort_key=1)
+_TENANTS: Final = Group("Tenants and who may read what", sort_key=2)
+_DOCUMENTS: Final = Group("Documents", sort_key=3)
+_EVIDENCE: Final = Group("Cache and audit", sort_key=4)
+_CARE: Final = Group("Care", sort_key=5)
+
+app = App(
+    name="strongroom",
+    help=_HELP,
+    help_epilogue=_EPILOGUE,
+    help_format="markdown",
+    error_console=Console(stderr=True),
+    result_action="return_value",
+)
+app.command("service.cli.serve:serve", name="serve", group=_QUESTIONS, help="Serve the REST API.")
+app.command(
+    "service.cli.ask:ask",
+    name="ask",
+    group=_QUESTIONS,
+    help="Ask a question as a user and read the answer with its citations.",
+)
+app.command(
+    "service.cli.tenant:app",
+    name="tenant",
+    group=_TENANTS,
+    help="Create, list, show, suspend, resume and delete tenants.",
+)
+app.command("service.cli.key:app", name="key", group=_TENANTS, help="Create, list and revoke API keys.")
+app.command(
+    "service.cli.group:app", name="group", group=_TENANTS, help="Add, remove and list members of groups; groups nest."
+)
+app.command("service.cli.acl:app", name="acl", group=_TENANTS, help="Show or set who may read a document.")
+app.command(
+    "service.cli.ingest:ingest",
+    name="ingest",
+    group=_DOCUMENTS,
+    help="Load and refresh a tenant's documents, with their access lists.",
+)
+app.command(
+    "service.cli.cache:app",
+    name="cache",
+    group=_EVIDENCE,
+    help="Show and invalidate remembered answers; open a template for semantic hits.",
+)
+app.command("service.cli.audit:app", name="audit", group=_EVIDENCE, help="Query and verify the log of who saw what.")
+app.command(
+    "service.cli.doctor:doctor",
+    name="doctor",
+    group=_CARE,
+    help="Find out what is wrong with this installation, and the remedy.",
+)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; what went wrong stands on standard error."""
+    try:
+        found = app(arguments, exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        print(f"error: {error} (`strongroom --help` shows the commands)", file=sys.stderr)
+        return USAGE
+    except StrongroomError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return kind_of(error).exit
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return INTERRUPTED
+    return found if isinstance(found, int) else DONE
+
+
+def main() -> None:
+    """The entry point of the installed program."""
+    sys.exit(run())

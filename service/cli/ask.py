@@ -1,0 +1,85 @@
+"""`strongroom ask`: one question on the same path as the API, for a terminal."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from service.cli.console import DEFAULT, Common, Tenant, clean, note, print_json
+
+if TYPE_CHECKING:
+    from retrieval.question import Answer
+
+
+def ask(
+    question: Annotated[str, Parameter(help="What to ask.")],
+    *,
+    tenant: Tenant,
+    user: Annotated[str, Parameter(name=["--user", "-u"], help="Who asks: only what this user may read is used.")],
+    top_k: Annotated[int | None, Parameter(help="Passages to search for, 1 to 100.")] = None,
+    template: Annotated[str | None, Parameter(help="The prompt template.")] = None,
+    cache: Annotated[
+        Literal["default", "bypass", "refresh"], Parameter(help="Use remembered answers, leave them, or replace them.")
+    ] = "default",
+    common: Common = DEFAULT,
+) -> None:
+    """Ask as a user and read the answer with its citations."""
+    import asyncio
+
+    import msgspec
+
+    from service.bodies import AnswerRequest, decode_body
+    from service.routes.answers import AnswerResponse, question_of, whole_answer
+    from service.settings import load_settings
+    from service.wiring import build
+
+    given = {"query": question, "top_k": top_k, "template": template, "cache": cache}
+    # The same checks as over HTTP, in the same place.
+    body = decode_body(json.dumps(given).encode(), AnswerRequest)
+
+    async def run() -> Answer:
+        services = build(load_settings(common.config))
+        try:
+            principal = services.control.authenticator.operator(tenant, user)
+            return await whole_answer(services, principal, question_of(body, principal, secrets.token_hex(16)))
+        finally:
+            await services.aclose()
+
+    found = asyncio.run(run())
+    if common.as_json:
+        print_json(msgspec.to_builtins(AnswerResponse.of(found)))
+    else:
+        _show(found)
+
+
+def _show(found: Answer) -> None:
+    """The answer on standard output, its sources below it; on a terminal with a little colour."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    if found.rewritten is not None:
+        console.print(Text(f"understood as: {clean(found.rewritten)}", style="dim"))
+    console.print(Text(clean(found.text)))
+    if found.citations:
+        console.print()
+    for citation in found.citations:
+        console.print(
+            Text.assemble(
+                (f"[{citation.source}] ", "bold"),
+                clean(citation.title or citation.document),
+                (f"  {clean(citation.document)} {citation.start}-{citation.end}", "dim"),
+            )
+        )
+        console.print(Text(f"     “{clean(citation.quote)}”", style="dim"))
+    cache = found.cache
+    served = f"{cache.status} {cache.kind}" if cache.kind else cache.status
+    console.print(Text(f"\n{found.model} · cache {served} · audit {found.audit_seq}", style="dim"))
+    if cache.certified is not None:
+        note(
+            f"a similar question's answer was served, and this is {cache.certified.upper()}: nothing bounds wrong hits"
+        )

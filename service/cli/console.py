@@ -1,0 +1,127 @@
+"""Input and output that all commands share: common options, tables or JSON, and the audit event of a command."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import sys
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from audit.trail import Trail
+    from service.control import Control
+    from tenancy.identity import Principal
+
+T = TypeVar("T")
+
+Tenant = Annotated[str, Parameter(name=["--tenant", "-t"], help="The tenant's name.")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Common:
+    """Options of every command.
+
+    Parameters
+    ----------
+    config: Path
+        Settings file (TOML) over the defaults.
+    as_json: bool
+        One JSON document on standard output.
+    """
+
+    config: Path | None = None
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False
+
+
+DEFAULT = Common()
+
+
+@contextmanager
+def opened(common: Common) -> Iterator[Control]:
+    """The control plane for one command, closed at its end."""
+    from service.control import open_from
+
+    control = open_from(common.config)
+    try:
+        yield control
+    finally:
+        control.close()
+
+
+def audited(control: Control, principal: Principal | None, action: str, work: Callable[[Trail], T]) -> T:
+    """Do `work` between a durable intent and an outcome; without a principal in the system's log."""
+
+    async def run() -> T:
+        async with control.trail.open(principal, action=action, request_id=secrets.token_hex(16)) as trail:
+            await trail.intent()
+            return work(trail)
+
+    return asyncio.run(run())
+
+
+def show_table(common: Common, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    """`rows` as JSON, as a table on a terminal, as tab-separated lines elsewhere."""
+    if common.as_json:
+        print_json(list(rows))
+    elif sys.stdout.isatty():
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(*columns, box=None, pad_edge=False)
+        for row in rows:
+            table.add_row(*(clean(_cell(row.get(column))) for column in columns))
+        Console().print(table, markup=False)
+    else:
+        for row in rows:
+            print("\t".join(clean(_cell(row.get(column))).replace("\n", " ") for column in columns))
+
+
+def show_record(common: Common, record: Mapping[str, Any]) -> None:
+    """One record as JSON or as lines "name: value"."""
+    if common.as_json:
+        print_json(record)
+        return
+    for name, value in record.items():
+        print(f"{name}: {clean(_cell(value))}")
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None, default=str))
+
+
+def note(text: str) -> None:
+    """A remark for people, out of the way of the output."""
+    print(f"note: {text}", file=sys.stderr)
+
+
+def clean(text: str) -> str:
+    """`text` without control characters, which a document could use to write to the terminal; lines stay."""
+    return "".join(
+        character if character in "\n\t" or unicodedata.category(character) not in {"Cc", "Cf", "Cs"} else "�"
+        for character in text
+    )
+
+
+def iso(moment: float | None) -> str | None:
+    """UTC epoch seconds as ISO 8601."""
+    if moment is None:
+        return None
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, Iterable) and not isinstance(value, str | Mapping):
+        return " ".join(str(item) for item in value) or "-"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, Mapping) else str(value)

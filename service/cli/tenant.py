@@ -1,0 +1,115 @@
+"""`strongroom tenant`: create, list, show, suspend, resume, delete."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+
+from service.cli.console import DEFAULT, Common, audited, iso, note, opened, print_json, show_record, show_table
+from tenancy.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from audit.trail import Trail
+    from service.control import Control
+    from tenancy.control import TenantRecord
+
+app = App(name="tenant", help="Create, list, show, suspend, resume and delete tenants.")
+
+Name = Annotated[str, Parameter(help="1 to 63 of a-z 0-9 . _ -")]
+
+
+@app.command
+def create(name: Name, *, common: Common = DEFAULT) -> None:
+    """Create an empty tenant with keys of its own."""
+    with opened(common) as control:
+
+        def work(trail: Trail) -> TenantRecord:
+            record = control.tenants.create(name)
+            trail.note(detail={"tenant": record.id})
+            return record
+
+        show_record(common, _row(audited(control, None, "tenant.create", work)))
+
+
+@app.command(name="list")
+def list_tenants(*, common: Common = DEFAULT) -> None:
+    """All tenants, without opening any."""
+    with opened(common) as control:
+        show_table(common, [_row(record) for record in control.tenants.all()], ["name", "status", "created", "id"])
+
+
+@app.command
+def show(name: Name, *, common: Common = DEFAULT) -> None:
+    """One tenant: state, documents, users, groups."""
+    with opened(common) as control:
+        record = control.tenants.show(name)
+        contents = _contents(control, name) if record.status == "active" else {}
+        show_record(common, _row(record) | contents)
+
+
+@app.command
+def suspend(name: Name, *, common: Common = DEFAULT) -> None:
+    """Refuse every request of a tenant from the next one on; its data stays."""
+    _set_status(name, "suspended", common)
+
+
+@app.command
+def resume(name: Name, *, common: Common = DEFAULT) -> None:
+    """Take a suspended tenant back into service."""
+    _set_status(name, "active", common)
+
+
+@app.command
+def delete(name: Name, *, yes: bool = False, common: Common = DEFAULT) -> None:
+    """Destroy a tenant's keys, documents, cache and credentials, and print the signed deletion certificate.
+
+    Parameters
+    ----------
+    yes: bool
+        Do not ask; needed where there is no terminal.
+    """
+    with opened(common) as control:
+        principal = control.authenticator.operator(name)
+        if not yes:
+            _confirm(name)
+        # The tenant's own log is kept, and says that it ended; the system's log says which.
+        certificate = audited(control, principal, "tenant.delete", lambda _: control.tenants.delete(name))
+        audited(control, None, "tenant.delete", lambda trail: trail.note(detail={"tenant": principal.tenant_id}))
+    print_json(certificate)
+    note(f"tenant {name} is gone; keep the certificate")
+
+
+def _confirm(name: str) -> None:
+    if not sys.stdin.isatty():
+        raise InvalidInput("deleting a tenant cannot be undone", item=name, remedy="confirm with --yes")
+    if input(f"This destroys all data of {name} for good. Type its name to go on: ").strip() != name:
+        raise InvalidInput("not confirmed; nothing was deleted", item=name)
+
+
+def _set_status(name: str, status: str, common: Common) -> None:
+    with opened(common) as control:
+        principal = control.authenticator.operator(name)
+        action = "tenant.suspend" if status == "suspended" else "tenant.resume"
+        record = audited(control, principal, action, lambda _: control.tenants.set_status(name, status))
+        show_record(common, _row(record))
+
+
+def _contents(control: Control, name: str) -> dict[str, Any]:
+    from sqlalchemy import func, select
+
+    from tenancy import schema
+
+    tables = {
+        "documents": schema.documents, "chunks": schema.chunks, "users": schema.users, "groups": schema.groups,
+    }  # fmt: skip
+    with control.tenants.open(control.authenticator.operator(name)).reading() as view:
+        counts = {
+            title: view.execute(select(func.count()).select_from(table)).scalar_one() for title, table in tables.items()
+        }
+        return counts | {"acl_epoch": view.epochs.acl, "corpus_epoch": view.epochs.corpus}
+
+
+def _row(record: TenantRecord) -> dict[str, Any]:
+    return {"name": record.name, "status": record.status, "created": iso(record.created), "id": record.id}

@@ -1,0 +1,254 @@
+"""The checks of `strongroom doctor`: what each found and, where something is wrong, what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import importlib.util
+import os
+import resource
+import secrets
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+from sqlalchemy import MetaData
+
+from service.control import master_key
+from service.settings import MASTER_KEY_VARIABLE, Settings, known_keys
+from tenancy.control import Tenants
+from tenancy.database import ConnectionPools, Database
+from tenancy.errors import Conflict, StrongroomError
+from tenancy.keys import create_master_key
+
+State = Literal["ok", "note", "wrong"]
+
+_CONTROL: Final = "control.sqlite"
+_LEAST_FREE: Final = 1 << 30
+_FEW_DESCRIPTORS: Final = 4_096
+_SLOW_FSYNC_MS: Final = 20.0
+_PROBES: Final = 20
+_GENERATOR_S: Final = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    check: str
+    state: State
+    finding: str
+    remedy: str | None = None
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """Run every check; one that fails does not keep the others from running."""
+    checks: list[tuple[str, Callable[[Settings], Finding]]] = [
+        ("master key", _master_key),
+        ("data directory", _data_directory),
+        ("control plane", _control_plane),
+        ("sqlite", _sqlite),
+        ("fsync", _fsync),
+        ("descriptors", _descriptors),
+        ("embedding model", _model),
+        ("engines", _engines),
+        ("generator", _generator),
+    ]
+    return [_guarded(name, check, settings) for name, check in checks]
+
+
+def create_key(settings: Settings) -> Path:
+    """Create the master key file. Raises `AlreadyExists`, or `Conflict` where data of another key is there."""
+    if (settings.data_path / _CONTROL).exists() and not settings.master_key_path.exists():
+        raise Conflict(
+            "the data directory was written under another master key, which is not at its place",
+            item=str(settings.data_path),
+            remedy=f"put that key back at {settings.master_key_path}, or choose an empty data_dir",
+        )
+    create_master_key(settings.master_key_path)
+    return settings.master_key_path
+
+
+def setting_values(settings: Settings) -> list[dict[str, Any]]:
+    """Every setting with its present value; there is no secret among them."""
+    present: dict[str, Any] = msgspec.to_builtins(settings)
+    rows = []
+    for key in known_keys():
+        value: Any = present
+        for part in key.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        if value is not None or "issuers." not in key:
+            rows.append({"setting": key, "value": value})
+    return rows
+
+
+def _guarded(name: str, check: Callable[[Settings], Finding], settings: Settings) -> Finding:
+    try:
+        return check(settings)
+    except StrongroomError as error:
+        return Finding(name, "wrong", str(StrongroomError(error.reason, item=error.item)), error.remedy)
+    except OSError as error:
+        return Finding(name, "wrong", f"{error.strerror}: {error.filename}", "check the path and its permissions")
+
+
+def _master_key(settings: Settings) -> Finding:
+    name, path = "master key", settings.master_key_path
+    encoded = os.environ.get(MASTER_KEY_VARIABLE)
+    master_key(settings)
+    if encoded is not None:
+        return Finding(name, "ok", f"from {MASTER_KEY_VARIABLE}")
+    if settings.data_path.resolve() in path.resolve().parents:
+        return Finding(
+            name, "wrong", f"{path} lies inside the data directory", "move it: a copy of the data must open nothing"
+        )
+    mode = path.stat().st_mode & 0o777
+    if mode & 0o077:
+        return Finding(name, "wrong", f"{path} can be read by others (mode {mode:o})", f"chmod 600 {path}")
+    return Finding(name, "ok", str(path))
+
+
+def _data_directory(settings: Settings) -> Finding:
+    name, path = "data directory", settings.data_path
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.NamedTemporaryFile(dir=path):
+        pass
+    mode = path.stat().st_mode & 0o777
+    if mode & 0o077:
+        return Finding(name, "wrong", f"{path} is open to others (mode {mode:o})", f"chmod 700 {path}")
+    free = shutil.disk_usage(path).free
+    if free < _LEAST_FREE:
+        return Finding(name, "wrong", f"{free >> 20} MiB free on {path}", "make room: a full disk stops the audit log")
+    return Finding(name, "ok", f"{path}, {free >> 30} GiB free")
+
+
+def _control_plane(settings: Settings) -> Finding:
+    if not (settings.data_path / _CONTROL).exists():
+        return Finding("control plane", "note", "no tenant yet", "strongroom tenant create NAME")
+    tenants = Tenants(settings.data_path, master_key(settings))
+    try:
+        found = tenants.all()
+    finally:
+        tenants.close()
+    active = sum(record.status == "active" for record in found)
+    return Finding("control plane", "ok", f"{len(found)} tenants, {active} active")
+
+
+def _sqlite(settings: Settings) -> Finding:
+    """Commits of an encrypted file, as ingestion and audit make them."""
+    pools = ConnectionPools()
+    with tempfile.TemporaryDirectory(dir=settings.data_path, prefix=".doctor-") as folder:
+        database = Database(Path(folder) / "probe.sqlite", secrets.token_bytes(32), MetaData(), pools)
+        with database.writing() as connection:
+            connection.exec_driver_sql("CREATE TABLE probe (value INTEGER)")
+            version = connection.exec_driver_sql("SELECT sqlite_version()").scalar_one()
+            cipher = connection.exec_driver_sql("PRAGMA cipher_version").scalar()
+        times = []
+        for value in range(_PROBES):
+            begun = time.perf_counter()
+            with database.writing() as connection:
+                connection.exec_driver_sql("INSERT INTO probe VALUES (?)", (value,))
+            times.append((time.perf_counter() - begun) * 1000)
+        pools.close()
+    if not cipher:
+        return Finding("sqlite", "wrong", f"SQLite {version} without encryption", "install sqlcipher3 again")
+    return Finding("sqlite", "ok", f"SQLite {version}, SQLCipher {cipher}, {statistics.median(times):.1f} ms a commit")
+
+
+def _fsync(settings: Settings) -> Finding:
+    times = []
+    with tempfile.TemporaryFile(dir=settings.data_path) as file:
+        for _ in range(_PROBES):
+            file.write(b"x" * 4096)
+            file.flush()
+            begun = time.perf_counter()
+            os.fsync(file.fileno())
+            times.append((time.perf_counter() - begun) * 1000)
+    median = statistics.median(times)
+    finding = f"{median:.2f} ms an fsync; it bounds how fast a single question can be recorded"
+    if median > _SLOW_FSYNC_MS:
+        return Finding("fsync", "note", finding, "put data_dir on a local solid-state disk")
+    return Finding("fsync", "ok", finding)
+
+
+def _descriptors(_settings: Settings) -> Finding:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < _FEW_DESCRIPTORS:
+        return Finding(
+            "descriptors", "note", f"{soft} open files allowed", f"ulimit -n {min(65536, hard)} for many tenants"
+        )
+    return Finding("descriptors", "ok", f"{soft} open files allowed")
+
+
+def _model(settings: Settings) -> Finding:
+    from indexing.embedders.hashing import PREFIX
+    from indexing.embedders.model_files import find_model
+
+    name, model = "embedding model", settings.embedding.model
+    if model.startswith(PREFIX):
+        return Finding(
+            name, "note", f"{model}: words are hashed, meanings are not known", "choose a model for real use"
+        )
+    if importlib.util.find_spec("sentence_transformers") is None:
+        return Finding(name, "wrong", "sentence-transformers is not installed", "install it")
+    found = find_model(model)
+    return Finding(name, "ok", f"{found.name}, {found.revision[:19]}, digest checked")
+
+
+def _engines(_settings: Settings) -> Finding:
+    present = {
+        name: importlib.metadata.version(name)
+        for name in ("faiss-cpu", "faiss-gpu", "qdrant-client", "pymilvus", "redis")
+        if _installed(name)
+    }
+    faiss = [name for name in present if name.startswith("faiss")]
+    if len(faiss) != 1:
+        found = "both faiss-cpu and faiss-gpu are installed" if faiss else "faiss is not installed"
+        return Finding("engines", "wrong", found, "install exactly one: pip install 'strongroom[cpu]'")
+    return Finding("engines", "ok", ", ".join(f"{name} {version}" for name, version in present.items()))
+
+
+def _generator(settings: Settings) -> Finding:
+    """One token from the real server, with a salt of its own: reachable, right version, salt accepted."""
+    if settings.generation.kind == "extractive":
+        return Finding("generator", "ok", "extractive: cited sentences, no model")
+    return asyncio.run(_probe_generator(settings))
+
+
+async def _probe_generator(settings: Settings) -> Finding:
+    from generation.prompt import Template, render
+    from service.wiring import generator
+
+    made = generator(settings.generation)
+    try:
+        prompt = render(Template("doctor", "Answer with one word."), "Are you there?", ())
+        pieces = made.generate(
+            prompt,
+            salt=secrets.token_hex(32),
+            request_id=secrets.token_hex(16),
+            max_tokens=1,
+            deadline=time.monotonic() + _GENERATOR_S,
+        )
+        async with aclosing(pieces):
+            async for _ in pieces:
+                pass
+    finally:
+        await made.aclose()
+    where = f"{made.identity.model} at {settings.generation.base_url}"
+    if not made.salted:
+        return Finding(
+            "generator", "note", f"{where} answers, without a KV salt", "use SGLang where tenants share a server"
+        )
+    return Finding("generator", "ok", f"{where} answers, salted")
+
+
+def _installed(name: str) -> bool:
+    try:
+        importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True

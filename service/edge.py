@@ -1,0 +1,80 @@
+"""The outermost layer around every request: its id, its security headers, its log line.
+
+The id is minted here. One that the client sends is not used: it would let a caller forge entries of logs and audit.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Any, Final
+
+import structlog
+from litestar import Litestar
+from litestar.types import Message, Receive, Scope, Send
+
+REQUEST_ID: Final = "request_id"
+PRINCIPAL: Final = "principal"
+
+_HEADERS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+_PRIVATE: Final = (
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+)
+# The OpenAPI page has inline style and nothing else.
+_PAGE: Final = (
+    (b"cache-control", b"no-cache"),
+    (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
+)
+
+_log = structlog.get_logger("strongroom.request")
+
+
+class Edge:
+    """An ASGI application around the Litestar one; a layer inside it would miss requests that match no route."""
+
+    def __init__(self, app: Litestar) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        request_id = secrets.token_hex(16)
+        scope.setdefault("state", {})[REQUEST_ID] = request_id
+        begun, status = time.perf_counter(), 0
+        headers = _HEADERS + (_PAGE if scope["path"].startswith("/schema") else _PRIVATE)
+
+        async def send_on(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], *headers, (b"x-request-id", request_id.encode())]
+            await send(message)
+
+        with structlog.contextvars.bound_contextvars(request_id=request_id):
+            try:
+                await self.app(scope, receive, send_on)
+            except Exception:  # noqa: BLE001  whatever it was, it must not reach the server's own log
+                # The response has begun, so all that is left is to cut the connection, which the server does.
+                _log.exception("broken off", **_subject(scope))
+            finally:
+                milliseconds = round((time.perf_counter() - begun) * 1000, 1)
+                _log.info("request", status=status, ms=milliseconds, **_subject(scope))
+
+
+def _subject(scope: Scope) -> dict[str, Any]:
+    """Who asked what: the route's pattern and not its path, which names documents."""
+    handler = scope.get("route_handler")
+    principal = scope["state"].get(PRINCIPAL)
+    return {
+        "method": scope.get("method"),
+        "route": min(handler.paths) if handler is not None else None,
+        "tenant": getattr(principal, "tenant", None),
+        "credential": getattr(principal, "credential_id", None),
+    }

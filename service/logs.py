@@ -1,0 +1,60 @@
+"""Log lines: one JSON object each, on standard error, with request id and tenant, never with text of a question,
+an answer or a document.
+
+An exception is logged as its class and the places it passed, without its message: messages of database drivers quote
+the parameters of the statement.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from typing import Any
+
+import structlog
+from structlog.typing import EventDict, WrappedLogger
+
+
+def configure_logging(level: str = "INFO") -> None:
+    """Send structlog and the standard library's loggers through one JSON formatter. For the server process."""
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
+        without_messages,
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.JSONRenderer(sort_keys=True),
+        ],
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level)
+
+
+def without_messages(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Replace `exc_info` by the class of the exception and the frames it passed."""
+    found = event.pop("exc_info", None)
+    if found:
+        if isinstance(found, BaseException):
+            error: BaseException | None = found
+        else:
+            error = found[1] if isinstance(found, tuple) else sys.exc_info()[1]
+        if error is not None:
+            event["exception"] = type(error).__name__
+            event["frames"] = [
+                f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(error.__traceback__)
+            ]
+    return event

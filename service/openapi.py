@@ -1,0 +1,94 @@
+"""The OpenAPI document at /schema/openapi.json and a page of it at /schema that needs no script and no network."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from importlib.metadata import version
+from typing import Any, Final
+
+from litestar import Request
+from litestar.enums import MediaType
+from litestar.openapi.config import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin, OpenAPIRenderPlugin
+from litestar.openapi.spec import Components, SecurityScheme, Tag
+
+_STYLE: Final = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
+code, pre { font: 14px/1.4 ui-monospace, monospace } pre { background: #8881; padding: .6rem; overflow: auto }
+summary { cursor: pointer; padding: .3rem 0 } b { display: inline-block; min-width: 4.5rem }
+details { border-top: 1px solid #8884 } details > :not(summary) { margin-left: 1rem }
+"""
+
+
+class Page(OpenAPIRenderPlugin):
+    """One static page: every operation with its parameters, its body's fields and an example."""
+
+    def __init__(self) -> None:
+        super().__init__(path="/", media_type=MediaType.HTML)
+
+    def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:  # noqa: ARG002
+        schemas = openapi_schema.get("components", {}).get("schemas", {})
+        info = openapi_schema["info"]
+        operations = "".join(
+            _operation(method, path, operation, schemas)
+            for path, methods in openapi_schema["paths"].items()
+            for method, operation in methods.items()
+            if isinstance(operation, dict)
+        )
+        return (
+            f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(info['title'])}</title>"
+            f"<style>{_STYLE}</style><h1>{escape(info['title'])} {escape(info['version'])}</h1>"
+            f"<p>{escape(info.get('description', ''))}</p>"
+            "<p>The document itself: <a href='/schema/openapi.json'>openapi.json</a></p>"
+            f"{operations}</html>"
+        ).encode()
+
+
+def config() -> OpenAPIConfig:
+    return OpenAPIConfig(
+        title="Strongroom",
+        version=version("strongroom"),
+        description=(
+            "Answers from a tenant's documents, for the caller's own permissions. The tenant comes from the bearer "
+            "credential alone. Errors are problem documents (RFC 9457)."
+        ),
+        path="/schema",
+        render_plugins=[Page(), JsonRenderPlugin()],
+        security=[{"bearer": []}],
+        components=Components(
+            security_schemes={
+                "bearer": SecurityScheme(type="http", scheme="bearer", description="An API key (sr_...) or a JWT.")
+            }
+        ),
+        use_handler_docstrings=True,
+        tags=[
+            Tag(name="questions", description="Passages and answers, from what the caller may read."),
+            Tag(name="documents", description="Documents and their access lists; role ingest."),
+            Tag(name="cache", description="Remembered answers; role admin."),
+            Tag(name="audit", description="Who saw what; role auditor."),
+            Tag(name="health", description="For load balancers; no credential."),
+        ],
+    )
+
+
+def _operation(method: str, path: str, operation: dict[str, Any], schemas: dict[str, Any]) -> str:
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+    schema, examples = body.get("schema", {}), body.get("examples", {})
+    parts = [f"<p>{escape(operation.get('description', ''))}</p>"]
+    for parameter in operation.get("parameters", []):
+        parts.append(f"<li><code>{escape(parameter['name'])}</code> {escape(parameter.get('description') or '')}")
+    for name, field in _resolve(schema, schemas).get("properties", {}).items():
+        described = field.get("description") or _resolve(field, schemas).get("description", "")
+        parts.append(f"<li><code>{escape(name)}</code> {escape(described)}")
+    for example in examples.values():
+        parts.append(f"<pre>{escape(json.dumps(example.get('value'), indent=2, ensure_ascii=False))}</pre>")
+    return (
+        f"<details><summary><b>{method.upper()}</b> <code>{escape(path)}</code> "
+        f"{escape(operation.get('summary', ''))}</summary>{''.join(parts)}</details>"
+    )
+
+
+def _resolve(schema: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = schemas.get(schema.get("$ref", "").rpartition("/")[2], schema)
+    return found

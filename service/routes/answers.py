@@ -1,0 +1,175 @@
+"""POST /v1/answers: an answer with verified citations, as JSON or as server-sent events."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Annotated, Any, Literal
+
+import msgspec
+from litestar import Request, Response, Router, post
+from litestar.openapi.spec import Example
+from litestar.params import Body
+
+from generation.prompt import Turn
+from retrieval.answer import answer
+from retrieval.citations import Citation
+from retrieval.question import Answer, CacheReport, Delta, Question
+from service.auth import principal_of, request_id_of
+from service.bodies import AnswerRequest
+from service.disconnect import while_connected
+from service.routes.retrieve import AuditBody, check_question
+from service.streaming import EventStream
+from service.wiring import Services
+from tenancy.errors import StrongroomError
+from tenancy.identity import Principal
+from tenancy.names import nfc_name
+
+EXAMPLES = [
+    Example(summary="A question", value={"query": "How long is the notice period?"}),
+    Example(
+        summary="A follow-up, streamed",
+        value={
+            "query": "And during probation?",
+            "stream": True,
+            "history": [
+                {"role": "user", "content": "How long is the notice period?"},
+                {"role": "assistant", "content": "Three months to the end of a quarter."},
+            ],
+        },
+    ),
+]
+
+
+class CitationBody(msgspec.Struct, frozen=True):
+    """`quote` stands verbatim from `start` to `end` (characters) in the document's text of that version."""
+
+    source: str
+    document: str
+    title: str
+    version: str
+    chunk: str
+    start: int
+    end: int
+    quote: str
+
+    @classmethod
+    def of(cls, citation: Citation) -> CitationBody:
+        return cls(**{name: getattr(citation, name) for name in cls.__struct_fields__})
+
+
+class CacheBody(msgspec.Struct, frozen=True):
+    """Whether a remembered answer was served. `age_s` is coarse: whole minutes, hours or days."""
+
+    status: Literal["hit", "miss", "bypass", "refresh"]
+    kind: Literal["exact", "semantic"] | None
+    age_s: int | None
+    certified: Literal["uncertified"] | None
+
+
+class UsageBody(msgspec.Struct, frozen=True):
+    input_tokens: int
+    output_tokens: int
+
+
+class AnswerResponse(msgspec.Struct, frozen=True):
+    """`finish` is "abstain" where the readable documents do not hold the answer: then `nearest` names the nearest
+    titles and nothing is cited. `rewritten` is how a follow-up question was understood.
+    """
+
+    answer: str
+    citations: list[CitationBody]
+    finish: Literal["stop", "length", "budget", "abstain"]
+    model: str
+    rewritten: str | None
+    nearest: list[str]
+    cache: CacheBody
+    usage: UsageBody
+    audit: AuditBody
+    request_id: str
+
+    @classmethod
+    def of(cls, found: Answer) -> AnswerResponse:
+        return cls(
+            answer=found.text,
+            citations=[CitationBody.of(citation) for citation in found.citations],
+            finish=found.finish,
+            model=found.model,
+            rewritten=found.rewritten,
+            nearest=list(found.nearest_titles),
+            cache=CacheBody(found.cache.status, found.cache.kind, found.cache.age_s, found.cache.certified),
+            usage=UsageBody(found.usage.input, found.usage.output),
+            audit=AuditBody(found.audit_seq),
+            request_id=found.request_id,
+        )
+
+
+def router(services: Services) -> Router:
+    @post("/", status_code=200, summary="Answer a question")
+    async def answer_question(
+        request: Request[Any, Any, Any], data: Annotated[AnswerRequest, Body(examples=EXAMPLES)]
+    ) -> Response[AnswerResponse]:
+        """An answer from the documents that the caller may read, with citations that were checked verbatim.
+
+        With `stream` the response is `text/event-stream`: `delta` (text, not yet verified), then `citation`, `usage`
+        and `done` (the whole answer), or `error` (a problem document). Closing the connection ends the generation.
+        """
+        principal = principal_of(request)
+        question = question_of(data, principal, request_id_of(request))
+        if data.stream:
+            return EventStream(lambda: _events(services, principal, question), question.request_id)  # type: ignore[return-value]
+        found = await while_connected(request.receive, whole_answer(services, principal, question))
+        return Response(AnswerResponse.of(found), headers={"Cache-Status": cache_status(found.cache)})
+
+    return Router("/answers", route_handlers=[answer_question], tags=["questions"])
+
+
+def question_of(data: AnswerRequest, principal: Principal, request_id: str) -> Question:
+    check_question(data, principal)
+    return Question(
+        query=data.query,
+        request_id=request_id,
+        top_k=data.top_k,
+        mode=data.mode,
+        template=data.template,
+        model=data.model,
+        adapter=data.adapter,
+        max_tokens=data.max_tokens,
+        cache=data.cache,
+        history=tuple(Turn(turn.role, turn.content) for turn in data.history),
+        feature=None if data.feature is None else nfc_name(data.feature, "feature"),
+        root=None if data.root is None else nfc_name(data.root, "root id"),
+    )
+
+
+def cache_status(report: CacheReport) -> str:
+    """The `Cache-Status` header (RFC 9211), with the coarse age as an extension parameter."""
+    if report.status == "hit":
+        detail = f"{report.kind}-{report.certified}" if report.certified else str(report.kind)
+        return f"strongroom; hit; detail={detail}; age={report.age_s or 0}"
+    forwarded = {"miss": "miss", "bypass": "bypass", "refresh": "request"}[report.status]
+    return f"strongroom; fwd={forwarded}" + ("; stored" if report.stored else "")
+
+
+async def whole_answer(services: Services, principal: Principal, question: Question) -> Answer:
+    """The answer as a whole, without its deltas."""
+    async with aclosing(answer(services.path, principal, question)) as events:
+        done = [event.answer async for event in events if not isinstance(event, Delta)]
+    if not done:
+        raise StrongroomError("the answer path ended without an answer")
+    return done[0]
+
+
+async def _events(
+    services: Services, principal: Principal, question: Question
+) -> AsyncGenerator[tuple[str, Any], None]:
+    async with aclosing(answer(services.path, principal, question)) as events:
+        async for event in events:
+            if isinstance(event, Delta):
+                yield "delta", {"text": event.text}
+                continue
+            body = AnswerResponse.of(event.answer)
+            for citation in body.citations:
+                yield "citation", citation
+            yield "usage", body.usage
+            yield "done", body

@@ -1,0 +1,73 @@
+"""GET /v1/audit/events: the tenant's own log, for auditors. Reading it is itself an event."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from litestar import Request, Router, get
+
+from audit.query import fetch, query_log, view
+from service.auth import QUERY, principal_of
+from service.inspection import DEFAULT_LIMIT, PARAMETERS, events_of, filters_of, window_of
+from service.operation import operation
+from service.wiring import Services
+from tenancy.identity import Role
+
+
+def router(services: Services) -> Router:
+    control, workers = services.control, services.workers
+
+    @get("/", opt={QUERY: PARAMETERS}, summary="Query the audit log")
+    async def list_events(
+        request: Request[Any, Any, Any],
+        since: str | None = None,
+        until: str | None = None,
+        actor: str | None = None,
+        action: str | None = None,
+        phase: str | None = None,
+        outcome: str | None = None,
+        document: str | None = None,
+        cache: str | None = None,
+        entry: str | None = None,
+        request_id: str | None = None,
+        root: str | None = None,
+        limit: int = DEFAULT_LIMIT,
+        after: str | None = None,
+        order: str = "desc",
+    ) -> dict[str, Any]:
+        """Events that match every parameter given, newest first. `after` is the cursor of the page before; `since`
+        and `until` are ISO 8601. The answer says which window was really applied and as of which checkpoint.
+        """
+        principal = principal_of(request)
+        given = {
+            "since": since, "until": until, "actor": actor, "action": action, "phase": phase, "outcome": outcome,
+            "document": document, "cache": cache, "entry": entry, "request": request_id, "root": root, "order": order,
+        }  # fmt: skip
+
+        def read() -> dict[str, Any]:
+            log = control.logs.of(principal)
+            page = query_log(log, filters_of(control, principal, log, given), limit=limit, after=after)
+            return {"events": events_of(page, log)} | window_of(page)
+
+        async with operation(control, request, "audit.query", Role.AUDITOR) as trail:
+            await trail.intent()
+            found = await workers.run(read)
+            trail.note(detail={"events": len(found["events"])})
+            return found
+
+    @get("/{seq:int}", summary="One audit event")
+    async def show_event(request: Request[Any, Any, Any], seq: int) -> dict[str, Any]:
+        """One event by its sequence number, with its texts opened where their key exists."""
+        principal = principal_of(request)
+
+        def read() -> dict[str, Any]:
+            log = control.logs.of(principal)
+            return view(fetch(log, seq), log.subjects)
+
+        async with operation(control, request, "audit.query", Role.AUDITOR) as trail:
+            await trail.intent()
+            found = await workers.run(read)
+            trail.note(detail={"events": 1})
+            return found
+
+    return Router("/audit/events", route_handlers=[list_events, show_event], tags=["audit"])

@@ -1,0 +1,220 @@
+"""/v1/documents: one tenant's documents and their access lists, for those who load them (role ingest)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import time
+from typing import Annotated, Any, Final
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+from litestar import Request, Router, delete, get, patch, put
+from litestar.openapi.spec import Example
+from litestar.params import Body
+
+from audit.record import Resource
+from indexing.documents import change_access, delete_document, list_documents, show_document
+from indexing.ingest import Source, put_document
+from indexing.outcome import Outcome
+from service.auth import QUERY, principal_of
+from service.bodies import AccessBody, DocumentBody
+from service.operation import operation
+from service.problems import Malformed
+from service.selection import label_summary
+from service.wiring import Services
+from tenancy.acl import AccessList
+from tenancy.errors import InvalidInput, NotFound
+from tenancy.identity import Role
+from tenancy.names import MAX_DOCUMENT_NAME, nfc_name
+
+_PREFIX: Final = b"/v1/documents/"
+_ACL: Final = "/acl"
+_EXAMPLES = [
+    Example(summary="Text", value={"text": "Notice: three months.", "title": "Notice", "allow": ["group:staff"]}),
+    Example(
+        summary="A file", value={"content_base64": "JVBERi0xLjcK", "media_type": "application/pdf", "allow": ["tenant"]}
+    ),
+]
+
+
+class DocumentSummary(msgspec.Struct, frozen=True):
+    """`updated` is UTC epoch seconds."""
+
+    id: str
+    version: str
+    title: str
+    media_type: str
+    updated: float
+
+
+class DocumentList(msgspec.Struct, frozen=True):
+    """`after` continues the list; it is null at its end."""
+
+    documents: list[DocumentSummary]
+    after: str | None
+
+
+class DocumentResponse(msgspec.Struct, frozen=True):
+    """A document with its access list, without its text."""
+
+    id: str
+    version: str
+    title: str
+    media_type: str
+    updated: float
+    chunks: int
+    warnings: list[str]
+    metadata: dict[str, Any]
+    allow: list[str]
+    deny: list[str]
+
+
+class DocumentOutcome(msgspec.Struct, frozen=True):
+    """What became of one document; a JSON Lines file gives one for each of its lines."""
+
+    id: str
+    status: str
+    chunks: int
+    warnings: list[str]
+    reason: str | None = None
+
+
+class PutResponse(msgspec.Struct, frozen=True):
+    outcomes: list[DocumentOutcome]
+
+
+class AccessResponse(msgspec.Struct, frozen=True):
+    id: str
+    allow: list[str]
+    deny: list[str]
+    changed: bool
+
+
+class DeleteResponse(msgspec.Struct, frozen=True):
+    deleted: list[str]
+
+
+def router(services: Services) -> Router:
+    control, run = services.control, services.workers.run
+
+    @get("/", opt={QUERY: frozenset({"after", "limit"})}, summary="List documents")
+    async def list_all(request: Request[Any, Any, Any], after: str = "", limit: int = 100) -> DocumentList:
+        """All documents of the tenant by name, also those that the caller may not read; `limit` is 1 to 1000."""
+        principal = principal_of(request)
+        async with operation(control, request, "document.list", Role.INGEST) as trail:
+            tenant = await run(control.tenants.open, principal)
+            found = await run(list_documents, tenant, after=after, limit=limit)
+            trail.note(detail={"documents": len(found)})
+            await trail.intent()
+        return DocumentList(
+            [DocumentSummary(one.name, one.version, one.title, one.media_type, one.updated) for one in found],
+            found[-1].name if len(found) == limit else None,
+        )
+
+    @get("/{name:path}", summary="Show a document")
+    async def show(request: Request[Any, Any, Any]) -> DocumentResponse:
+        """What is known about a document, and who may read it."""
+        document = document_name(request)
+        async with operation(control, request, "document.show", Role.INGEST) as trail:
+            trail.note(resources=[Resource(document=document, stage="listed")])
+            await trail.intent()
+            tenant = await run(control.tenants.open, principal_of(request))
+            detail = await run(show_document, tenant, document)
+        record = detail.record
+        return DocumentResponse(
+            record.name, record.version, record.title, record.media_type, record.updated, detail.chunks,
+            list(detail.warnings), dict(detail.metadata), sorted(detail.access.allow), sorted(detail.access.deny),
+        )  # fmt: skip
+
+    @put(
+        "/{name:path}", summary="Add or replace a document", request_max_body_size=services.settings.server.max_document
+    )
+    async def store(
+        request: Request[Any, Any, Any], data: Annotated[DocumentBody, Body(examples=_EXAMPLES)]
+    ) -> PutResponse:
+        """Parse, chunk and embed a document, and put it in the place of its older version in one step. Equal content
+        is not embedded again. The id is the document's name and may hold slashes.
+        """
+        document = document_name(request)
+        async with operation(control, request, "document.put", Role.INGEST, tenant=data.tenant) as trail:
+            trail.note(resources=[Resource(document=document, stage="written")])
+            source = _source(document, data)
+            if source.access is not None:
+                trail.note(detail=_lists(source.access))
+            await trail.intent()
+            tenant = await run(control.tenants.open, principal_of(request))
+            outcomes = await run(put_document, tenant, services.pipeline, source)
+            trail.note(detail={"outcomes": len(outcomes), "status": outcomes[0].status.value if outcomes else None})
+        return PutResponse([_outcome(outcome) for outcome in outcomes])
+
+    @delete("/{name:path}", status_code=200, summary="Delete a document")
+    async def remove(request: Request[Any, Any, Any]) -> DeleteResponse:
+        """Delete a document, or all that came from the lines of one file. Its text is gone from the disk after it."""
+        document = document_name(request)
+        async with operation(control, request, "document.delete", Role.INGEST) as trail:
+            trail.note(resources=[Resource(document=document, stage="deleted")])
+            await trail.intent()
+            tenant = await run(control.tenants.open, principal_of(request))
+            deleted = await run(delete_document, tenant, document, time.time())
+            trail.note(resources=[Resource(document=one, stage="deleted") for one in deleted])
+        return DeleteResponse(deleted)
+
+    @patch("/{name:path}", summary="Replace a document's access list (address: /v1/documents/{id}/acl)")
+    async def change(request: Request[Any, Any, Any], data: AccessBody) -> AccessResponse:
+        """Replace the access list as a whole. The change holds from the next question on."""
+        document = document_name(request)
+        if not document.endswith(_ACL):
+            raise NotFound("only an access list can be changed in part", remedy="PATCH /v1/documents/{id}/acl")
+        document = document.removesuffix(_ACL)
+        access = AccessList.of(data.allow, data.deny)
+        async with operation(control, request, "acl.set", Role.INGEST, tenant=data.tenant) as trail:
+            trail.note(resources=[Resource(document=document, stage="access")], detail=_lists(access))
+            await trail.intent()
+            tenant = await run(control.tenants.open, principal_of(request))
+            changed = await run(change_access, tenant, document, access, time.time())
+        return AccessResponse(document, sorted(access.allow), sorted(access.deny), changed)
+
+    return Router("/documents", route_handlers=[list_all, show, store, remove, change], tags=["documents"])
+
+
+def document_name(request: Request[Any, Any, Any]) -> str:
+    """The document's name as it stands in the address, percent-decoded once; the framework's would be a path,
+    which loses doubled slashes.
+    """
+    raw: bytes = request.scope["raw_path"]
+    try:
+        name = unquote_to_bytes(raw.partition(_PREFIX)[2].partition(b"?")[0]).decode("utf-8")
+    except UnicodeDecodeError:
+        raise Malformed("the document's id is not UTF-8", item="id") from None
+    return nfc_name(name, "document", limit=MAX_DOCUMENT_NAME)
+
+
+def _source(document: str, data: DocumentBody) -> Source:
+    if (data.text is None) == (data.content_base64 is None):
+        raise InvalidInput("a document is either text or content_base64", item="text")
+    media_type = data.media_type
+    if data.text is not None:
+        content, media_type = data.text.encode("utf-8"), media_type or "text/plain"
+    else:
+        try:
+            content = base64.b64decode(data.content_base64 or "", validate=True)
+        except (binascii.Error, ValueError):
+            raise InvalidInput("this is not base64", item="content_base64") from None
+    listed = data.allow is not None or data.deny is not None
+    access = AccessList.of(data.allow or (), data.deny or ()) if listed else None
+    return Source(document, content, access, media_type, data.title)
+
+
+def _lists(access: AccessList) -> dict[str, str]:
+    return {"allow": label_summary(access.allow), "deny": label_summary(access.deny)}
+
+
+def _outcome(outcome: Outcome) -> DocumentOutcome:
+    return DocumentOutcome(
+        outcome.document,
+        outcome.status.value,
+        outcome.chunks,
+        list(outcome.warnings),
+        outcome.reason,
+    )

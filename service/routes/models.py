@@ -1,0 +1,29 @@
+"""GET /v1/models: what this tenant may name as `model`, in the shape that OpenAI clients read."""
+
+from __future__ import annotations
+
+import msgspec
+from litestar import Router, get
+
+from service.wiring import Services
+
+
+class ModelBody(msgspec.Struct, frozen=True):
+    id: str
+    object: str = "model"
+    created: int = 0
+    owned_by: str = "strongroom"
+
+
+class ModelList(msgspec.Struct, frozen=True):
+    data: list[ModelBody]
+    object: str = "list"
+
+
+def router(services: Services) -> Router:
+    @get("/", summary="Models")
+    async def list_models() -> ModelList:
+        """The models and adapters that this tenant may use, and no others."""
+        return ModelList([ModelBody(services.path.generator.identity.model)])
+
+    return Router("/models", route_handlers=[list_models], tags=["questions"])

@@ -1,0 +1,82 @@
+"""POST /v1/retrieve: the passages that a question finds among those that the caller may read."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Request, Router, post
+from litestar.openapi.spec import Example
+from litestar.params import Body
+
+from retrieval.answer import retrieve
+from retrieval.passage import Passage
+from retrieval.question import Question
+from service.auth import principal_of, request_id_of
+from service.bodies import Question as Asked
+from service.bodies import RetrieveRequest, require_same_tenant
+from service.disconnect import while_connected
+from service.wiring import Services
+from tenancy.errors import InvalidInput
+from tenancy.identity import Principal
+
+EXAMPLE = Example(summary="Passages", value={"query": "How long is the notice period?", "top_k": 3})
+
+
+class PassageBody(msgspec.Struct, frozen=True):
+    """One chunk; `start` and `end` are character offsets into the document's text of that version."""
+
+    document: str
+    title: str
+    version: str
+    chunk: str
+    start: int
+    end: int
+    text: str
+    score: float
+
+    @classmethod
+    def of(cls, passage: Passage) -> PassageBody:
+        return cls(**{name: getattr(passage, name) for name in cls.__struct_fields__})
+
+
+class AuditBody(msgspec.Struct, frozen=True):
+    """The sequence number of this request's intent in the tenant's audit log."""
+
+    seq: int
+
+
+class RetrieveResponse(msgspec.Struct, frozen=True):
+    """Passages, best first."""
+
+    passages: list[PassageBody]
+    audit: AuditBody
+    request_id: str
+
+
+def router(services: Services) -> Router:
+    @post("/", status_code=200, summary="Find passages")
+    async def retrieve_passages(
+        request: Request[Any, Any, Any], data: Annotated[RetrieveRequest, Body(examples=[EXAMPLE])]
+    ) -> RetrieveResponse:
+        """The best passages for a question, among those that the caller may read; if `top_k` exist, `top_k` come."""
+        principal = principal_of(request)
+        check_question(data, principal)
+        question = Question(query=data.query, request_id=request_id_of(request), top_k=data.top_k, mode=data.mode)
+        found = await while_connected(request.receive, retrieve(services.path, principal, question))
+        return RetrieveResponse(
+            passages=[PassageBody.of(passage) for passage in found.passages],
+            audit=AuditBody(found.audit_seq),
+            request_id=found.request_id,
+        )
+
+    return Router("/retrieve", route_handlers=[retrieve_passages], tags=["questions"])
+
+
+def check_question(asked: Asked, principal: Principal) -> None:
+    """What the schema cannot say. Raises `Forbidden` for another tenant, `InvalidInput`."""
+    require_same_tenant(asked.tenant, principal)
+    if not asked.query.strip():
+        raise InvalidInput("the question is empty", item="query")
+    if asked.filter is not None:
+        raise InvalidInput("no filter fields are declared", item="filter", remedy="leave it out")

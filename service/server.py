@@ -1,0 +1,90 @@
+"""The process that serves: uvicorn around the application, its signals, and the order of shutting down."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import structlog
+import uvicorn
+
+from service.app import create_app
+from service.logs import configure_logging
+from service.settings import ServerSettings, Settings
+from service.wiring import ServerLock, build
+
+_log = structlog.get_logger("strongroom.server")
+
+
+def run(settings: Settings) -> None:
+    """Serve until SIGINT or SIGTERM; requests in flight may end first. Raises `Conflict` beside another server."""
+    lock = ServerLock(settings.data_path)
+    try:
+        configure_logging()
+        asyncio.run(_serve(settings))
+    finally:
+        lock.release()
+
+
+async def _serve(settings: Settings) -> None:
+    services = build(settings)
+    try:
+        services.control.tenants.sweep()
+        if not settings.server.tls_certificate and not _is_loopback(settings.server.host):
+            _log.warning("plain HTTP on an address that others reach", host=settings.server.host)
+        await _Server(server_config(create_app(services), settings.server)).serve()
+    finally:
+        await services.aclose()
+
+
+def server_config(app: object, server: ServerSettings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        host=server.host,
+        port=server.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",
+        lifespan="on",
+        timeout_graceful_shutdown=max(1, round(server.shutdown_s)),
+        proxy_headers=bool(server.trusted_proxies),
+        forwarded_allow_ips=list(server.trusted_proxies),
+        ssl_certfile=server.tls_certificate or None,
+        ssl_keyfile=server.tls_key or None,
+    )
+
+
+class _Server(uvicorn.Server):
+    """uvicorn raises its stop signal again when it is done, which would end the process before the audit is closed."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        for server in getattr(self, "servers", []):
+            for listening in server.sockets:
+                host, port = listening.getsockname()[:2]
+                scheme = "https" if self.config.is_ssl else "http"
+                shown = f"[{host}]" if ":" in host else host
+                print(f"listening on {scheme}://{shown}:{port}", flush=True)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

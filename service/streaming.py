@@ -1,0 +1,74 @@
+"""Server-sent events (WHATWG HTML, section 9.2), started only once the first event is there.
+
+So an error before it becomes a proper status code; one after it is an `error` event with a problem document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any, Final
+
+import msgspec
+import structlog
+from litestar import Response
+from litestar.response.base import ASGIResponse
+from litestar.types import Receive, Scope, Send
+
+from service.disconnect import while_connected
+from service.problems import problem_of
+from tenancy.errors import StrongroomError
+
+MEDIA_TYPE: Final = "text/event-stream"
+
+_log = structlog.get_logger("strongroom.stream")
+
+
+class EventStream(Response[None]):
+    """A response of events `(name, data)`; `events` is made and closed in the task that sends."""
+
+    def __init__(self, events: Callable[[], AsyncGenerator[tuple[str, Any], None]], request_id: str) -> None:
+        super().__init__(None, status_code=200, media_type=MEDIA_TYPE)
+        self._events = events
+        self._request_id = request_id
+
+    def to_asgi_response(self, *_: Any, **__: Any) -> ASGIResponse:
+        return _Sender(self._events, self._request_id)
+
+
+class _Sender(ASGIResponse):
+    def __init__(self, events: Callable[[], AsyncGenerator[tuple[str, Any], None]], request_id: str) -> None:
+        super().__init__(media_type=MEDIA_TYPE)
+        self._events = events
+        self._request_id = request_id
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        await while_connected(receive, self._send(send))
+
+    async def _send(self, send: Send) -> None:
+        started = False
+        async with aclosing(self._events()) as events:
+            try:
+                async for name, data in events:
+                    if not started:
+                        started = True
+                        await _start(send)
+                    await _body(send, name, data)
+            except Exception as error:
+                if not started:
+                    raise
+                if not isinstance(error, StrongroomError):
+                    _log.exception("stream failed")
+                await _body(send, "error", problem_of(error, self._request_id))
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _start(send: Send) -> None:
+    headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+
+async def _body(send: Send, name: str, data: Any) -> None:
+    # JSON has no raw line breaks, so that one `data` line holds it.
+    body = f"event: {name}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
+    await send({"type": "http.response.body", "body": body, "more_body": True})

@@ -1,0 +1,144 @@
+"""The one place that picks implementations: settings in, services out."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cache.policy import CachePolicy
+from cache.stores.local import LocalStore
+from generation.endpoint import Endpoint
+from generation.extractive import ExtractiveGenerator
+from generation.generator import Generator
+from generation.prompt import Templates
+from generation.sglang import SglangGenerator
+from indexing.collections.faiss import FaissCollections
+from indexing.embed import load_embedder
+from indexing.ingest import Pipeline
+from retrieval.question import AnswerPath, PathSettings
+from service.control import Control, open_control
+from service.settings import GenerationSettings, Settings
+from tenancy.admission import Admission
+from tenancy.errors import Conflict, InvalidInput
+from tenancy.keys import MasterKey
+from tenancy.workers import Workers
+
+LOCK_FILE: Final = "server.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Everything that a server, or a command that asks questions, works with."""
+
+    settings: Settings
+    control: Control
+    workers: Workers
+    pipeline: Pipeline
+    path: AnswerPath
+
+    async def aclose(self) -> None:
+        """Release connections, threads and databases, in the order in which they depend on each other."""
+        await self.path.generator.aclose()
+        self.close()
+
+    def close(self) -> None:
+        self.workers.close()
+        self.control.close()
+
+
+def build(settings: Settings, master: MasterKey | None = None) -> Services:
+    """Open the data directory and load the models. Raises the errors of whatever cannot be had, with its remedy."""
+    control = open_control(settings, master)
+    workers = Workers(settings.workers.threads, settings.workers.queue)
+    embedder = load_embedder(settings.embedding)
+    path = AnswerPath(
+        tenants=control.tenants,
+        workers=workers,
+        collections=FaissCollections(embedder.fingerprint, settings.collections.budget),
+        embedder=embedder,
+        generator=generator(settings.generation),
+        templates=Templates(settings.generation.templates),
+        cache=cache_store(settings),
+        trail=control.trail,
+        admission=Admission(lambda _tenant: settings.admission),
+        settings=_path_settings(settings),
+        prices=settings.prices,
+    )
+    return Services(settings, control, workers, Pipeline(embedder), path)
+
+
+def cache_store(settings: Settings) -> LocalStore:
+    """The store of remembered answers, also for commands that inspect or invalidate it."""
+    cache = settings.cache
+    return LocalStore(
+        CachePolicy(
+            time_to_live=cache.ttl_s,
+            max_staleness=cache.max_staleness_s,
+            max_entries=cache.entries,
+            max_bytes=cache.quota,
+        )
+    )
+
+
+def generator(settings: GenerationSettings) -> Generator:
+    """The generator of the settings. Raises `InvalidInput` for an endpoint that cannot be used."""
+    if settings.kind == "extractive":
+        return ExtractiveGenerator()
+    return SglangGenerator(
+        Endpoint(
+            base_url=settings.base_url,
+            model=settings.model,
+            revision=settings.revision,
+            kind=settings.kind,
+            adapter=settings.adapter or None,
+            api_key=_secret(settings.api_key_file, "generation.api_key_file"),
+            admin_key=_secret(settings.admin_key_file, "generation.admin_key_file"),
+            tokenizer=Path(settings.tokenizer).expanduser() if settings.tokenizer else None,
+            plaintext=settings.plaintext,
+        )
+    )
+
+
+class ServerLock:
+    """Held by the one server of a data directory, released by the kernel however the process ends."""
+
+    def __init__(self, data_dir: Path) -> None:
+        """Raises `Conflict` where another server holds it."""
+        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._descriptor = os.open(data_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._descriptor)
+            raise Conflict(
+                "another server runs on this data directory",
+                item=str(data_dir),
+                remedy="stop it, or give this one its own data_dir; all other commands work beside a server",
+            ) from None
+
+    def release(self) -> None:
+        os.close(self._descriptor)
+
+
+def _path_settings(settings: Settings) -> PathSettings:
+    return PathSettings(
+        top_k=settings.retrieval.top_k,
+        mode=settings.retrieval.mode,
+        context_tokens=settings.retrieval.context_tokens,
+        max_tokens=settings.generation.max_tokens,
+        deadline_s=settings.generation.deadline_s,
+        kv_sharing=settings.generation.kv_sharing,
+        cache_enabled=settings.cache.enabled,
+    )
+
+
+def _secret(file: str, item: str) -> str | None:
+    if not file:
+        return None
+    try:
+        return Path(file).expanduser().read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise InvalidInput("the key file cannot be read", item=item, remedy=str(error.strerror)) from None

@@ -63,7 +63,7 @@ async def answer(path: AnswerPath, principal: Principal, question: Question) -> 
                 passages = await steps.passages(asking, vector)
                 context = assemble(passages.items, path.settings.context_tokens, path.generator.count)
                 evidence = steps.weigh_evidence(asking, passages, context)
-                draft = await steps.begin(asking, asked, found, evidence)
+                draft = await steps.begin(asking, found, evidence)
                 finished = draft
                 if evidence.sufficient and context.sources:
                     async with aclosing(steps.generate(asking, passages, context, draft)) as events:

@@ -172,7 +172,7 @@ def weigh_evidence(asking: Asking, found: Passages, context: Context) -> Evidenc
     return evidence
 
 
-async def begin(asking: Asking, asked: Asked, miss: Miss, evidence: Evidence) -> Answer:
+async def begin(asking: Asking, miss: Miss, evidence: Evidence) -> Answer:
     """Make the intent durable; from here on bytes may leave. Returns the answer that stands if none is generated."""
     seq = await asking.trail.intent()
     return Answer(

@@ -8,6 +8,7 @@ from typing import Any
 import structlog
 from litestar import Litestar, Request, Response, Router
 from litestar.exceptions import HTTPException, ValidationException
+from litestar.types import ASGIApp
 
 from service import openapi, problems
 from service.auth import Authentication, request_id_of
@@ -31,11 +32,13 @@ def create_app(services: Services) -> Edge:
         cache.router(services),
         models.router(services),
     ]
-    v1 = Router(
-        "/v1",
-        route_handlers=routers,
-        middleware=[Authentication(control.authenticator, control.trail, services.workers)],
-    )
+    authentication = Authentication(control.authenticator, control.trail, services.workers)
+
+    def authenticated(app: ASGIApp) -> ASGIApp:
+        # A function, since the framework copies everything else that a nested router holds.
+        return authentication(app)
+
+    v1 = Router("/v1", route_handlers=routers, middleware=[authenticated])
     return Edge(
         Litestar(
             route_handlers=[v1, health.router(control, services.workers)],
@@ -66,9 +69,11 @@ def _problem(request: Request[Any, Any, Any], error: Exception) -> Response[byte
     )
 
 
-def _of_parameter(error: ValidationException) -> InvalidInput:
+def _of_parameter(error: ValidationException) -> StrongroomError:
     """A query or path parameter that is not of its type, or a body that is missing."""
     found = error.extra if isinstance(error.extra, list) else []
     first: dict[str, Any] = found[0] if found else {}
+    if first.get("key") == "data":
+        return problems.Malformed("the request has no body", item="body", remedy="send a JSON object")
     reason = str(first.get("message", "a parameter is not valid"))
     return InvalidInput(reason[:1].lower() + reason[1:], item=first.get("key"))

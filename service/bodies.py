@@ -5,6 +5,7 @@ with the field's name; nothing is converted silently.
 from __future__ import annotations
 
 import json
+import re
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
@@ -19,6 +20,7 @@ MAX_QUERY: Final = 8_000
 MAX_HISTORY: Final = 50
 MAX_TURN: Final = 20_000
 _NUL: Final = "\x00"
+_FIELD: Final = re.compile(r"(?:unknown|required) field `(.*)`")
 
 T = TypeVar("T")
 
@@ -113,7 +115,9 @@ def decode_body(body: bytes, kind: type[T]) -> T:
         found = msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         reason, _, where = str(error).partition(" - at `$")
-        raise InvalidInput(reason[:1].lower() + reason[1:], item=where.strip("`.") or "body") from None
+        field = _FIELD.search(reason)
+        item = ".".join(filter(None, (where.strip("`."), field.group(1) if field else None)))
+        raise InvalidInput(reason[:1].lower() + reason[1:], item=item or "body") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         if _holds_surrogate(body):
             raise InvalidInput("text holds a lone surrogate, which is no character", item="body") from None

@@ -70,11 +70,10 @@ class Edge:
 
 def _subject(scope: Scope) -> dict[str, Any]:
     """Who asked what: the route's pattern and not its path, which names documents."""
-    handler = scope.get("route_handler")
     principal = scope["state"].get(PRINCIPAL)
     return {
         "method": scope.get("method"),
-        "route": min(handler.paths) if handler is not None else None,
+        "route": scope.get("path_template"),
         "tenant": getattr(principal, "tenant", None),
         "credential": getattr(principal, "credential_id", None),
     }

@@ -1,4 +1,4 @@
-"""The frame of every route that is not a question: trail, role, tenant."""
+"""The frame of routes: trail, role, tenant."""
 
 from __future__ import annotations
 
@@ -13,6 +13,14 @@ from service.auth import principal_of, request_id_of
 from service.bodies import require_same_tenant
 from service.control import Control
 from tenancy.identity import Role
+
+
+async def require_own_tenant(control: Control, request: Request[Any, Any, Any], tenant: str | None) -> None:
+    """Refuse, on record, a question whose body names another tenant than its credential."""
+    principal = principal_of(request)
+    if tenant is not None and tenant != principal.tenant:
+        async with control.trail.open(principal, action="authorize", request_id=request_id_of(request)):
+            require_same_tenant(tenant, principal)
 
 
 @asynccontextmanager

@@ -45,7 +45,7 @@ def ask(
         services = build(load_settings(common.config))
         try:
             principal = services.control.authenticator.operator(tenant, user)
-            return await whole_answer(services, principal, question_of(body, principal, secrets.token_hex(16)))
+            return await whole_answer(services, principal, question_of(body, secrets.token_hex(16)))
         finally:
             await services.aclose()
 

@@ -18,6 +18,7 @@ from retrieval.question import Answer, CacheReport, Delta, Question
 from service.auth import principal_of, request_id_of
 from service.bodies import AnswerRequest
 from service.disconnect import while_connected
+from service.operation import require_own_tenant
 from service.routes.retrieve import AuditBody, check_question
 from service.streaming import EventStream
 from service.wiring import Services
@@ -115,7 +116,8 @@ def router(services: Services) -> Router:
         and `done` (the whole answer), or `error` (a problem document). Closing the connection ends the generation.
         """
         principal = principal_of(request)
-        question = question_of(data, principal, request_id_of(request))
+        await require_own_tenant(services.control, request, data.tenant)
+        question = question_of(data, request_id_of(request))
         if data.stream:
             return EventStream(lambda: _events(services, principal, question), question.request_id)  # type: ignore[return-value]
         found = await while_connected(request.receive, whole_answer(services, principal, question))
@@ -124,8 +126,9 @@ def router(services: Services) -> Router:
     return Router("/answers", route_handlers=[answer_question], tags=["questions"])
 
 
-def question_of(data: AnswerRequest, principal: Principal, request_id: str) -> Question:
-    check_question(data, principal)
+def question_of(data: AnswerRequest, request_id: str) -> Question:
+    """The question as the path takes it. Raises `InvalidInput`."""
+    check_question(data)
     return Question(
         query=data.query,
         request_id=request_id,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from litestar import Request, Router, get
+from litestar.params import Parameter
 
 from audit.query import fetch, query_log, view
 from service.auth import QUERY, principal_of
@@ -29,7 +30,7 @@ def router(services: Services) -> Router:
         document: str | None = None,
         cache: str | None = None,
         entry: str | None = None,
-        request_id: str | None = None,
+        of_request: Annotated[str | None, Parameter(query="request")] = None,
         root: str | None = None,
         limit: int = DEFAULT_LIMIT,
         after: str | None = None,
@@ -41,7 +42,7 @@ def router(services: Services) -> Router:
         principal = principal_of(request)
         given = {
             "since": since, "until": until, "actor": actor, "action": action, "phase": phase, "outcome": outcome,
-            "document": document, "cache": cache, "entry": entry, "request": request_id, "root": root, "order": order,
+            "document": document, "cache": cache, "entry": entry, "request": of_request, "root": root, "order": order,
         }  # fmt: skip
 
         def read() -> dict[str, Any]:

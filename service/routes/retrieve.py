@@ -14,11 +14,11 @@ from retrieval.passage import Passage
 from retrieval.question import Question
 from service.auth import principal_of, request_id_of
 from service.bodies import Question as Asked
-from service.bodies import RetrieveRequest, require_same_tenant
+from service.bodies import RetrieveRequest
 from service.disconnect import while_connected
+from service.operation import require_own_tenant
 from service.wiring import Services
 from tenancy.errors import InvalidInput
-from tenancy.identity import Principal
 
 EXAMPLE = Example(summary="Passages", value={"query": "How long is the notice period?", "top_k": 3})
 
@@ -61,7 +61,8 @@ def router(services: Services) -> Router:
     ) -> RetrieveResponse:
         """The best passages for a question, among those that the caller may read; if `top_k` exist, `top_k` come."""
         principal = principal_of(request)
-        check_question(data, principal)
+        await require_own_tenant(services.control, request, data.tenant)
+        check_question(data)
         question = Question(query=data.query, request_id=request_id_of(request), top_k=data.top_k, mode=data.mode)
         found = await while_connected(request.receive, retrieve(services.path, principal, question))
         return RetrieveResponse(
@@ -73,9 +74,8 @@ def router(services: Services) -> Router:
     return Router("/retrieve", route_handlers=[retrieve_passages], tags=["questions"])
 
 
-def check_question(asked: Asked, principal: Principal) -> None:
-    """What the schema cannot say. Raises `Forbidden` for another tenant, `InvalidInput`."""
-    require_same_tenant(asked.tenant, principal)
+def check_question(asked: Asked) -> None:
+    """What the schema cannot say. Raises `InvalidInput`."""
     if not asked.query.strip():
         raise InvalidInput("the question is empty", item="query")
     if asked.filter is not None:

@@ -26,6 +26,7 @@ from tenancy.errors import Corrupt, NotFound, SchemaTooNew, Unavailable
 
 BUSY_TIMEOUT_MS = 10_000
 PAGE_CACHE_KIB = 256
+"""Memory for pages per connection, in KiB; many tenants are open at once."""
 
 _engine = create_engine("sqlite://", module=driver, query_cache_size=2_000)
 
@@ -79,6 +80,7 @@ class Database:
         seed: Migration | None = None,
         migrations: tuple[Migration, ...] = (),
         synchronous: Literal["FULL", "NORMAL"] = "FULL",
+        page_cache: int = PAGE_CACHE_KIB,
     ) -> None:
         self.path = path
         self._key = key
@@ -87,6 +89,7 @@ class Database:
         self._seed = seed
         self._migrations = migrations
         self._synchronous = synchronous
+        self._page_cache = page_cache
         self._prepared = False
         self._prepare_lock = threading.Lock()
 
@@ -151,7 +154,7 @@ class Database:
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA secure_delete = ON")
             connection.execute("PRAGMA temp_store = MEMORY")
-            connection.execute(f"PRAGMA cache_size = -{PAGE_CACHE_KIB}")
+            connection.execute(f"PRAGMA cache_size = -{self._page_cache}")
         except BaseException:
             connection.close()
             raise

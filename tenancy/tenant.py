@@ -19,6 +19,8 @@ from tenancy.keys import TenantKeys, derive
 _SEAL: Final = object()
 CHANGES_KEPT = 10_000
 DATA_FILE = "tenant.sqlite"
+# A log with its indexes is written at random places: with less, each commit reads pages back.
+AUDIT_PAGE_CACHE_KIB = 4_096
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -108,7 +110,9 @@ class AuditFiles:
             if found is None:
                 self.directory.mkdir(parents=True, exist_ok=True)
                 key = self.purpose(f"file/{file}")
-                found = Database(self.directory / file, key, metadata, self._pools, seed=seed)
+                found = Database(
+                    self.directory / file, key, metadata, self._pools, seed=seed, page_cache=AUDIT_PAGE_CACHE_KIB
+                )
                 self._databases[file] = found
             return found
 

@@ -13,6 +13,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,27 +75,16 @@ def main() -> int:
             "STRONGROOM_DATA_DIR": str(home / "data"),
             "STRONGROOM_MASTER_KEY_FILE": str(home / "master.key"),
         }
-        keys = prepare(environment)
-        port = _free_port()
-        server = subprocess.Popen(
-            [STRONGROOM, "serve", "--port", str(port)],
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=(home / "server.log").open("wb"),
-        )
         try:
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
-                _wait_until_ready(client, server, home / "server.log")
+            keys = prepare(environment)
+            with serving(environment, home / "server.log") as client:
                 show_answers(client, keys)
                 show_refusal(client, keys)
                 show_cache(client, keys, environment)
-            show_audit(environment)
+                show_audit(environment)
         except DemoFailed as failure:
-            console.print(f"[bold red]The demo failed:[/] {failure}")
+            console.print(f"[bold red]The demo failed:[/] {failure}", highlight=False)
             return 1
-        finally:
-            server.terminate()
-            server.wait(timeout=30)
     console.print("\n[bold green]Done.[/] Next: `make serve`, and README.md on loading your own documents.")
     return 0
 
@@ -118,6 +109,24 @@ def prepare(environment: dict[str, str]) -> dict[str, str]:
         summary = json.loads(output.strip().splitlines()[-1])
         console.print(f"   {tenant}: {summary.get('added', summary)} documents added")
     return keys
+
+
+@contextmanager
+def serving(environment: dict[str, str], log: Path) -> Iterator[httpx.Client]:
+    """A real server on a free port of this machine, for the time of the block."""
+    port = _free_port()
+    console.print(f"[dim]$ strongroom serve --port {port}[/]", highlight=False)
+    with log.open("wb") as output:
+        server = subprocess.Popen(
+            [STRONGROOM, "serve", "--port", str(port)], env=environment, stdout=output, stderr=output
+        )
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+            _wait_until_ready(client, server, log)
+            yield client
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
 
 
 def show_answers(client: httpx.Client, keys: dict[str, str]) -> None:

@@ -1,0 +1,106 @@
+"""What a parser takes and gives."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from indexing.parse.failure import ParseFailure
+
+Scalar = str | int | float | bool
+
+UNCERTAIN_ENCODING: Final = "uncertain_encoding"
+"""The character set was guessed, or does not fit every byte."""
+HIDDEN_TEXT: Final = "hidden_text"
+"""Some text is invisible to a person who opens the file: kept, but it may be an injection."""
+PAGES_WITHOUT_TEXT: Final = "pages_without_text"
+"""Some pages hold images only, or could not be read."""
+ATTACHMENTS_NOT_READ: Final = "attachments_not_read"
+"""Files embedded in the file are not part of the text."""
+COMMENTS_NOT_READ: Final = "comments_not_read"
+"""Reviewers' comments are not part of the text."""
+UNBALANCED_QUOTES: Final = "unbalanced_quotes"
+"""Quotes of a CSV file do not pair up; they were taken as plain characters."""
+INCONSISTENT_COLUMNS: Final = "inconsistent_columns"
+"""Some rows have more cells than the header."""
+EMBEDDED_DATA_REMOVED: Final = "embedded_data_removed"
+"""Binary data written as base64 in the text (an image, mostly) was left out."""
+MALFORMED_PARTS: Final = "malformed_parts"
+"""A minor part of the file (a header, a footnote) could not be read."""
+
+MAX_TITLE: Final = 300
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_SURROGATES = re.compile(r"[\ud800-\udfff]")
+_LINE_ENDS = re.compile(r"\r\n?")
+# Unicode tag characters are invisible and spell ASCII; only flag emoji use them, after U+1F3F4.
+_SMUGGLED = re.compile(r"(?<![\U0001F3F4\U000E0020-\U000E007F])[\U000E0020-\U000E007F]")
+
+
+@dataclass(frozen=True, slots=True)
+class ParseLimits:
+    """Bounds on one file, so that no input exhausts the machine.
+
+    `max_bytes` bounds the file, `max_expanded_bytes` what an archive-based format unpacks to,
+    `max_xml_bytes` one XML part of it, `max_characters` the text. `seconds` bounds the formats whose
+    parsing time does not follow from their size; it is checked between pages.
+    """
+
+    max_bytes: int = 64 * 2**20
+    max_expanded_bytes: int = 256 * 2**20
+    max_xml_bytes: int = 32 * 2**20
+    max_characters: int = 32 * 2**20
+    seconds: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file. `charset` is what its transport declared, if anything."""
+
+    name: str
+    data: bytes
+    charset: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """The text of one document. Character offsets of chunks and citations refer to `text`.
+
+    `suffix` makes the name of a child ("#row-3") from the name of its file, and is empty otherwise.
+    `allow` and `deny` are labels that the child itself carries; None where it says nothing. `source`
+    holds a child's own bytes, the basis of its version; None means the whole file.
+    """
+
+    text: str
+    title: str | None
+    media_type: str
+    warnings: tuple[str, ...] = ()
+    metadata: dict[str, Scalar] = field(default_factory=dict)
+    suffix: str = ""
+    allow: tuple[str, ...] | None = None
+    deny: tuple[str, ...] | None = None
+    source: bytes | None = field(default=None, repr=False)
+
+
+ParseResult = Parsed | ParseFailure
+
+
+def clean(text: str) -> str:
+    """Normalise line ends to LF, drop control characters (NUL first), replace lone surrogates by U+FFFD."""
+    text = _LINE_ENDS.sub("\n", text) if "\r" in text else text
+    text = text.replace("\f", "\n") if "\f" in text else text
+    text = _CONTROLS.sub("", text)
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text).removeprefix("\ufeff")
+
+
+def finish(parsed: Parsed) -> ParseResult:
+    """The last step of every parser: clean text and title, flag smuggled characters, refuse blank text."""
+    text = clean(parsed.text)
+    if not text or text.isspace():
+        return ParseFailure("empty", "holds no text", remedy="remove the file, or put text in it", suffix=parsed.suffix)
+    warnings = set(parsed.warnings)
+    if not text.isascii() and _SMUGGLED.search(text):
+        warnings.add(HIDDEN_TEXT)
+    title = " ".join(clean(parsed.title or "").split())[:MAX_TITLE].rstrip() or None
+    return replace(parsed, text=text, title=title, warnings=tuple(sorted(warnings)))

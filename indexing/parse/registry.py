@@ -1,0 +1,155 @@
+"""Which parser reads a file: by its content where that is telling, else by media type, else by extension."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from indexing.parse.archive import measure
+from indexing.parse.delimited import read_csv
+from indexing.parse.docx import MEDIA_TYPE as DOCX_TYPE
+from indexing.parse.docx import read_docx
+from indexing.parse.failure import ParseFailure
+from indexing.parse.html import read_html
+from indexing.parse.jsonlines import read_jsonl
+from indexing.parse.markdown import read_markdown
+from indexing.parse.model import UNCERTAIN_ENCODING, ParseLimits, ParseResult, Source
+from indexing.parse.pdf import read_pdf
+from indexing.parse.plain import read_text
+
+Reader = Callable[[Source, ParseLimits], list[ParseResult]]
+
+EXTENSIONS: Final[dict[str, Reader]] = {
+    **dict.fromkeys(("txt", "text", "log", "rst", "adoc", "json", "yaml", "yml", "toml", "ini"), read_text),
+    **dict.fromkeys(("md", "markdown", "mdown", "mkd"), read_markdown),
+    **dict.fromkeys(("html", "htm", "xhtml"), read_html),
+    **dict.fromkeys(("docx", "docm", "dotx"), read_docx),
+    **dict.fromkeys(("csv", "tsv", "tab"), read_csv),
+    **dict.fromkeys(("jsonl", "ndjson"), read_jsonl),
+    "pdf": read_pdf,
+}
+MEDIA_TYPES: Final[dict[str, Reader]] = {
+    "text/plain": read_text,
+    "application/json": read_text,
+    "text/markdown": read_markdown,
+    "text/html": read_html,
+    "application/xhtml+xml": read_html,
+    "application/pdf": read_pdf,
+    DOCX_TYPE: read_docx,
+    "text/csv": read_csv,
+    "text/tab-separated-values": read_csv,
+    "application/x-ndjson": read_jsonl,
+    "application/jsonl": read_jsonl,
+}
+_REMEDIES: Final = {
+    **dict.fromkeys(("doc", "odt", "rtf", "pages", "dot"), "save it as DOCX or PDF"),
+    **dict.fromkeys(("xls", "xlsx", "xlsm", "ods"), "save each sheet as CSV"),
+    **dict.fromkeys(("ppt", "pptx", "odp", "epub"), "save it as PDF"),
+    **dict.fromkeys(("eml", "msg", "mbox"), "save the message as text, HTML or PDF"),
+    **dict.fromkeys(("zip", "tar", "gz", "tgz", "7z", "rar", "bz2", "xz"), "unpack it and add the files"),
+    **dict.fromkeys(("png", "jpg", "jpeg", "gif", "tif", "tiff", "bmp", "webp"), "run text recognition (OCR) over it"),
+}
+_READABLE: Final = "readable are text, Markdown, HTML, PDF, DOCX, CSV and JSON Lines"
+
+_OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_ENCRYPTED_PACKAGE: Final = "EncryptedPackage".encode("utf-16-le")
+_ZIPS: Final = (b"PK\x03\x04", b"PK\x05\x06")
+_HTML_STARTS: Final = (b"<!doctype html", b"<html")
+
+
+def parse(
+    path_name: str, data: bytes, media_type: str | None = None, *, limits: ParseLimits | None = None
+) -> list[ParseResult]:
+    """The documents in one file: mostly one, for JSON Lines one a line.
+
+    A file that yields nothing raises `ParseFailure`, with `path_name` as its item. A child that fails is a
+    `ParseFailure` among the results and costs the others nothing. `media_type` may carry a charset.
+    """
+    bounds = limits or ParseLimits()
+    try:
+        if len(data) > bounds.max_bytes:
+            raise ParseFailure(
+                "too_large",
+                f"has {len(data)} bytes; the limit is {bounds.max_bytes}",
+                remedy="split the file, or raise the limit",
+            )
+        if not data:
+            raise ParseFailure("empty", "is an empty file", remedy="remove it, or put text in it")
+        declared, charset = _media_type(media_type)
+        reader = _recognise(path_name, data, declared, bounds)
+        results = reader(Source(path_name, data, charset), bounds)
+        if len(results) == 1 and isinstance(results[0], ParseFailure) and not results[0].suffix:
+            raise results[0]
+        return [_known(path_name, result, reader) for result in results]
+    except ParseFailure as failure:
+        failure.item = path_name
+        raise
+
+
+def _known(path_name: str, result: ParseResult, reader: Reader) -> ParseResult:
+    """Name a failed child after its file, and take an unknown kind of file as text only if it surely is."""
+    if isinstance(result, ParseFailure):
+        result.item = path_name + result.suffix
+    elif reader is _read_unknown and UNCERTAIN_ENCODING in result.warnings:
+        raise _unsupported(path_name)
+    return result
+
+
+def _recognise(name: str, data: bytes, media_type: str | None, limits: ParseLimits) -> Reader:
+    extension = _extension(name)
+    reader = MEDIA_TYPES.get(media_type or "") or EXTENSIONS.get(extension)
+    magic = _by_content(name, data, limits)
+    if magic is not None:
+        return magic
+    if reader is read_pdf and b"%PDF-" not in data[:1024]:
+        raise ParseFailure("corrupt", "is not a PDF file", remedy="check the file and its extension")
+    if reader is read_docx:
+        raise ParseFailure("corrupt", "is not a Word file", remedy="check the file and its extension")
+    if reader in {None, read_text} and data[:1024].lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith(_HTML_STARTS):
+        return read_html
+    if reader is None and extension in _REMEDIES:
+        raise _unsupported(name)
+    return reader or _read_unknown
+
+
+def _by_content(name: str, data: bytes, limits: ParseLimits) -> Reader | None:
+    """The reader that a file's first bytes demand, whatever its name says."""
+    if data.startswith(b"%PDF-"):
+        return read_pdf
+    if data.startswith(_OLE):
+        if _ENCRYPTED_PACKAGE in data:
+            raise ParseFailure("encrypted", "needs a password", remedy="save a copy without the password and add that")
+        raise ParseFailure("unsupported", "is a file of the old Office formats", remedy="save it as DOCX, PDF or CSV")
+    if data.startswith(_ZIPS):
+        names = measure(data, limits)
+        if "[Content_Types].xml" in names and any(entry.startswith("word/") for entry in names):
+            return read_docx
+        raise _unsupported(name)
+    return None
+
+
+def _read_unknown(source: Source, limits: ParseLimits) -> list[ParseResult]:
+    return read_text(source, limits)
+
+
+def _unsupported(name: str) -> ParseFailure:
+    extension = _extension(name)
+    kind = f"files of type .{extension} are not read" if extension else "the type of this file is unknown"
+    return ParseFailure("unsupported", kind, remedy=_REMEDIES.get(extension, _READABLE))
+
+
+def _media_type(value: str | None) -> tuple[str | None, str | None]:
+    """Split "text/html; charset=x" into type and charset."""
+    if not value:
+        return None, None
+    kind, _, parameters = value.partition(";")
+    for parameter in parameters.split(";"):
+        key, _, given = parameter.partition("=")
+        if key.strip().lower() == "charset":
+            return kind.strip().lower(), given.strip().strip('"') or None
+    return kind.strip().lower(), None
+
+
+def _extension(name: str) -> str:
+    last = name.replace("\\", "/").rpartition("/")[2]
+    return last.rpartition(".")[2].lower() if "." in last.lstrip(".") else ""

@@ -144,6 +144,7 @@ def put_document(tenant: TenantHandle, pipeline: Pipeline, source: Source) -> li
 def prepare(tenant: TenantHandle, pipeline: Pipeline, source: Source) -> list[Prepared]:
     """Compare, parse and chunk. Nothing is written; an unchanged source is not even parsed.
 
+    What a file no longer holds is removed only if all of it could be read: a broken line hides which one it was.
     Raises `InvalidInput` for a bad name, `ParseFailure`, `ModelMismatch`.
     """
     name = nfc_name(source.name, "document", limit=MAX_DOCUMENT_NAME)
@@ -159,8 +160,9 @@ def prepare(tenant: TenantHandle, pipeline: Pipeline, source: Source) -> list[Pr
         return [_relist(name, own, source.origin, _wanted(source))]
     results = parse(name, source.data, source.media_type)
     prepared = [_prepare(pipeline, source, name, version, result, family, since) for result in results]
-    if not any(isinstance(item, Outcome) for item in prepared):
-        kept = {item.name for item in prepared if not isinstance(item, Outcome)}
+    outcomes = [item for item in prepared if isinstance(item, Outcome)]
+    if all(outcome.error is None for outcome in outcomes):
+        kept = {item.name for item in prepared if not isinstance(item, Outcome)} | {item.document for item in outcomes}
         prepared += [Removal(gone, stored) for gone, stored in family.items() if gone not in kept]
     return prepared
 

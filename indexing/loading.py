@@ -99,7 +99,7 @@ def _load_part(view: ReadView, dimension: int, documents: Collection[int] | None
             select(chunks.c.document_id, chunks.c.id, chunks.c.vector, chunks.c.terms)
             .where(condition)
             .order_by(chunks.c.document_id, chunks.c.ordinal)
-        )
+        ).all()
     ]
     for row in rows:
         if len(row.vector) != 4 * dimension:

@@ -77,10 +77,11 @@ class Postings:
         counts: npt.NDArray[np.uint16],
         lengths: npt.NDArray[np.uint32],
     ) -> Postings:
-        order = np.argsort(hashes, kind="stable")
-        terms, first = np.unique(hashes[order], return_index=True)
+        order = np.argsort(hashes)
+        hashes = hashes[order]
+        first = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)])
         starts = np.append(first, len(hashes))
-        return cls(terms, _narrow(starts), _narrow(rows[order]), _narrow(counts[order]), lengths)
+        return cls(hashes[first], _narrow(starts), _narrow(rows[order]), _narrow(counts[order]), lengths)
 
     @property
     def nbytes(self) -> int:

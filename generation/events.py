@@ -13,7 +13,18 @@ from generation.generator import Finish, FinishReason, Usage
 
 
 class MalformedEvent(ValueError):
-    """An event that is not of the protocol, or that reports an error."""
+    """An event that is not of the protocol."""
+
+
+class ErrorEvent(ValueError):
+    """An event by which the server reports an error, with its code where that is a number.
+
+    SGLang reports a full queue this way: status 200, then an error event with the code 503.
+    """
+
+    def __init__(self, code: int | None) -> None:
+        super().__init__(f"the server reported an error (code {code})")
+        self.code = code
 
 
 class _Delta(msgspec.Struct, frozen=True):
@@ -36,11 +47,15 @@ class _Usage(msgspec.Struct, frozen=True):
     prompt_tokens_details: _PromptDetails | None = None
 
 
+class _Error(msgspec.Struct, frozen=True):
+    code: int | str | None = None
+
+
 class _Chunk(msgspec.Struct, frozen=True):
     model: str | None = None
     choices: list[_Choice] = []
     usage: _Usage | None = None
-    error: msgspec.Raw | None = None
+    error: _Error | str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +66,17 @@ class ChatEvent:
 
 
 def decode_event(data: str, model: str | None) -> ChatEvent:
-    """One event's payload; `model` is the name that it must carry, if any. Raises `MalformedEvent`."""
+    """One event's payload; `model` is the name that it must carry, if any.
+
+    Raises `MalformedEvent` and `ErrorEvent`.
+    """
     try:
         chunk = msgspec.json.decode(data.encode("utf-8", "replace"), type=_Chunk)
     except msgspec.DecodeError:
         raise MalformedEvent("an event is not a chat completion chunk") from None
     if chunk.error is not None:
-        raise MalformedEvent("the server reported an error")
+        code = chunk.error.code if isinstance(chunk.error, _Error) else None
+        raise ErrorEvent(code if isinstance(code, int) else None)
     if not chunk.choices and chunk.usage is None:
         raise MalformedEvent("an event holds neither text nor usage")
     if model is not None and chunk.model != model:

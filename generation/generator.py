@@ -112,5 +112,6 @@ class Generator(Protocol):
 
 
 def prompt_tokens(prompt: Prompt, generator: Generator) -> int:
-    """Tokens of the whole prompt, with what a chat template adds around each message."""
-    return sum(generator.count(message.content) + _MESSAGE_OVERHEAD for message in prompt.messages)
+    """Tokens of the whole prompt, with what a chat template adds around each message and the answer's opening."""
+    counted = sum(generator.count(message.content) for message in prompt.messages)
+    return counted + _MESSAGE_OVERHEAD * (len(prompt.messages) + 1)

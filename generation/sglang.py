@@ -25,7 +25,7 @@ from typing import Any, cast
 import httpx
 
 from generation.endpoint import Endpoint, checked_url
-from generation.events import ChatEvent, MalformedEvent, StreamTotals, decode_event
+from generation.events import ChatEvent, ErrorEvent, MalformedEvent, StreamTotals, decode_event
 from generation.generator import Delta, Finish, GeneratorRefused, ModelIdentity, Piece
 from generation.prompt import Prompt
 from generation.server_check import check_server_info
@@ -149,6 +149,11 @@ class SglangGenerator:
                     yield event
             totals.complete()
             running = False
+        except ErrorEvent as error:
+            running = False
+            if error.code in _TRANSIENT_STATUS and not totals.begun:
+                raise _Interrupted("the generator's queue is full", item=request_id) from error
+            raise GeneratorRefused(f"the generator failed (code {error.code})", item=request_id) from error
         except MalformedEvent as error:
             raise GeneratorRefused(f"the generator's stream is malformed: {error}", item=request_id) from error
         finally:

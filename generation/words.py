@@ -6,6 +6,7 @@ so that for other languages it merely trims endings alike on both sides.
 
 from __future__ import annotations
 
+import threading
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
@@ -18,7 +19,14 @@ def _listed(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_STEMMER = snowballstemmer.stemmer("english")
+class _Stemmer(threading.local):
+    """One per thread: a Snowball stemmer keeps the word that it works on in itself."""
+
+    def __init__(self) -> None:
+        self.english = snowballstemmer.stemmer("english")
+
+
+_STEMMER = _Stemmer()
 
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 _TOKEN = regex.compile(
@@ -101,7 +109,7 @@ def _stem(token: str) -> str:
     plain = token.replace("’", "'").removesuffix("'s")
     if plain in _FOLDED_FUNCTION_WORDS:
         return plain
-    return str(_STEMMER.stemWord(plain))
+    return str(_STEMMER.english.stemWord(plain))
 
 
 _FOLDED_FUNCTION_WORDS = frozenset(fold(word) for word in _FUNCTION_WORDS)

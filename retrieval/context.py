@@ -36,11 +36,6 @@ class Context:
     def prompt_sources(self) -> tuple[PromptSource, ...]:
         return tuple(source.for_prompt() for source in self.sources)
 
-    @property
-    def dependencies(self) -> tuple[tuple[str, str], ...]:
-        """The (document, version) pairs that an answer from this context rests on, sorted."""
-        return tuple(sorted({(source.passage.document, source.passage.version) for source in self.sources}))
-
 
 def assemble(
     passages: Iterable[Passage],

@@ -1,0 +1,208 @@
+"""A stand-in for SGLang that fails on demand: for faults only. It answers with what a real server was recorded to say.
+
+The recordings are in `tests/generation/recordings`; `tests/generation/test_sglang_real.py` holds them to the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+RECORDINGS = Path(__file__).parents[1] / "generation" / "recordings"
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: Any
+
+
+class Connection:
+    """One response in the making."""
+
+    def __init__(self, writer: asyncio.StreamWriter, server: StandIn, request: Received) -> None:
+        self.server = server
+        self.request = request
+        self._writer = writer
+
+    async def respond(self, status: int, body: str, *headers: str) -> None:
+        data = body.encode()
+        head = [f"HTTP/1.1 {status} X", "Content-Type: application/json", f"Content-Length: {len(data)}", *headers]
+        await self._write("\r\n".join([*head, "Connection: close", "", ""]).encode() + data)
+
+    async def begin_stream(self) -> None:
+        head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
+        await self._write(f"{head}Set-Cookie: track=1\r\nConnection: close\r\n\r\n".encode())
+
+    async def send(self, line: str) -> None:
+        data = f"{line}\n\n".encode()
+        await self._write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+
+    async def end_stream(self) -> None:
+        await self._write(b"0\r\n\r\n")
+
+    async def _write(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+
+Fault = Callable[[Connection], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class StandIn:
+    """`faults` are taken one by one by generations; when none is left, the recorded answer follows."""
+
+    base_url: str = ""
+    faults: list[Fault] = field(default_factory=list)
+    info: dict[str, Any] = field(default_factory=lambda: json.loads(recording("server_info")["body"]))
+    received: list[Received] = field(default_factory=list)
+    aborted: asyncio.Event = field(default_factory=asyncio.Event)
+    release: asyncio.Event = field(default_factory=asyncio.Event)
+    disconnected: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def requests(self, path: str) -> list[Received]:
+        return [request for request in self.received if request.path == path]
+
+    @property
+    def generations(self) -> list[Received]:
+        return self.requests("/v1/chat/completions")
+
+    @property
+    def aborts(self) -> list[str]:
+        return [request.body["rid"] for request in self.requests("/abort_request")]
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            request = await _read(reader)
+            self.received.append(request)
+            await self._answer(Connection(writer, self, request))
+        except (ConnectionError, asyncio.IncompleteReadError):
+            self.disconnected.set()
+        finally:
+            writer.close()
+
+    async def _answer(self, connection: Connection) -> None:
+        path = connection.request.path
+        if path == "/server_info":
+            await connection.respond(200, json.dumps(self.info))
+        elif path == "/abort_request":
+            self.aborted.set()
+            await connection.respond(200, "")
+        else:
+            await (self.faults.pop(0) if self.faults else answer)(connection)
+
+
+@asynccontextmanager
+async def stand_in(*faults: Fault) -> AsyncIterator[StandIn]:
+    state = StandIn(faults=list(faults))
+    server = await asyncio.start_server(state._serve, "127.0.0.1", 0)
+    state.base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield state
+    finally:
+        state.release.set()
+        server.close()
+        await server.wait_closed()
+
+
+async def _read(reader: asyncio.StreamReader) -> Received:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode()
+    first, *rest = head.rstrip().split("\r\n")
+    method, path, _ = first.split(" ")
+    headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in rest)}
+    body = await reader.readexactly(int(headers.get("content-length", "0")))
+    return Received(method, path, headers, json.loads(body) if body else None)
+
+
+def recording(name: str) -> dict[str, Any]:
+    """What the real server answered: status, content_type, and `lines` (a stream) or `body`."""
+    return dict(json.loads((RECORDINGS / f"{name}.json").read_text(encoding="utf-8")))
+
+
+def recorded_lines(name: str, connection: Connection) -> list[str]:
+    """A recorded stream with the id of the request that is being answered."""
+    lines: list[str] = recording(name)["lines"]
+    recorded_id = json.loads(lines[-2].removeprefix("data: "))["id"]
+    return [line.replace(recorded_id, connection.request.body.get("rid", recorded_id)) for line in lines]
+
+
+async def answer(connection: Connection) -> None:
+    await stream(connection, recorded_lines("stream", connection))
+
+
+async def stream(connection: Connection, lines: list[str]) -> None:
+    await connection.begin_stream()
+    for line in lines:
+        await connection.send(line)
+    await connection.end_stream()
+
+
+def replay(name: str) -> Fault:
+    """A recorded answer, whatever it is."""
+
+    async def fault(connection: Connection) -> None:
+        recorded = recording(name)
+        if "lines" in recorded:
+            await stream(connection, recorded_lines(name, connection))
+        else:
+            await connection.respond(recorded["status"], recorded["body"])
+
+    return fault
+
+
+def status(code: int) -> Fault:
+    async def fault(connection: Connection) -> None:
+        await connection.respond(code, json.dumps({"object": "error", "message": "no", "code": code}))
+
+    return fault
+
+
+def cut_after(events: int) -> Fault:
+    """The connection closes in the middle of the stream; with 0 events, before its first."""
+
+    async def fault(connection: Connection) -> None:
+        await connection.begin_stream()
+        for line in recorded_lines("stream", connection)[:events]:
+            await connection.send(line)
+
+    return fault
+
+
+def stall_after(events: int) -> Fault:
+    """The stream stops until the test lets it go on."""
+
+    async def fault(connection: Connection) -> None:
+        lines = recorded_lines("stream", connection)
+        await connection.begin_stream()
+        for line in lines[:events]:
+            await connection.send(line)
+        await connection.server.release.wait()
+
+    return fault
+
+
+async def silent(connection: Connection) -> None:
+    """Takes the request and says nothing."""
+    await connection.server.release.wait()
+
+
+async def hang_up(connection: Connection) -> None:
+    """Takes the request and closes."""
+
+
+def tampered(at: int, line: str) -> Fault:
+    """The recorded stream with one line replaced."""
+
+    async def fault(connection: Connection) -> None:
+        lines = recorded_lines("stream", connection)
+        await stream(connection, [*lines[:at], line, *lines[at + 1 :]])
+
+    return fault

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import delete, select
+from sqlalchemy import bindparam, delete, select
 from sqlalchemy.dialects.sqlite import insert
 
 from tenancy.errors import InvalidInput, NotFound
@@ -17,6 +17,7 @@ from tenancy.schema import cache_openings
 from tenancy.tenant import ReadView, WriteView
 
 LOWEST_THRESHOLD = 0.5
+_BY_TEMPLATE = select(cache_openings).where(cache_openings.c.template == bindparam("wanted"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def close_template(view: WriteView, template: str) -> None:
 
 
 def opening(view: ReadView, template: str) -> Opening | None:
-    row = view.execute(select(cache_openings).where(cache_openings.c.template == template)).one_or_none()
+    row = view.execute(_BY_TEMPLATE, {"wanted": template}).one_or_none()
     return None if row is None else Opening(*row)
 
 

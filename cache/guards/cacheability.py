@@ -22,21 +22,19 @@ class Reach(StrEnum):
     NONE = "none"
 
 
-_I = regex.IGNORECASE
+# Patterns are matched against lower case, which is several times faster than ignoring case.
 _ACTION = regex.compile(
     r"^\W*(?:(?:hi|hello|hey|please|ok|okay|yes|now|then|and|so)\W+)*(?:(?:can|could|would|will) you (?:please )?)?"
     r"(?:please )?(?:do not |don't )?"
     r"(?:book|reserve|order|buy|send|e-?mail|call|remind|transfer|pay|cancel|delete|remove|create|schedule|submit|"
     r"upload|translate|write|draft|generate|compose|convert|track|set|move|turn|play|sign me|add|refund)\b(?!-)"
     r"(?! (?:of|in|is|are|does|policy|policies)\b)",
-    _I,
 )
 _MOMENT = regex.compile(
     r"\b(?:now|right now|today|tonight|tomorrow|yesterday|at the moment|so far|"
     r"this (?:morning|afternoon|evening|week|month|year|quarter|weekend)|next (?:week|month|year|quarter)|"
     r"last (?:night|week|month|year|quarter)|(?:days?|weeks?|months?|years?) ago|what time is it)\b"
     r"|现在|現在|今天|今晚|明天|昨天|目前|此刻|这周|本周|本月|今年|去年|明年|几点了",
-    _I,
 )
 _DEICTIC = regex.compile(
     r"^\W*(?:and|but|so|then|also|what about|how about|why not|why|really|ok|okay|yes|no|the (?:first|second|other|"
@@ -44,27 +42,26 @@ _DEICTIC = regex.compile(
     r"|\b(?:that one|this one|those ones|the former|the latter|the above|as above|mentioned|same thing)\b"
     r"|^\W*(?:\w+\W+){0,3}(?:it|that|this|them|those|these)\W*(?:please\W*)?$"
     r"|上面|刚才|前者|后者|那个呢|这个呢",
-    _I,
 )
 _PERSONAL = regex.compile(
-    r"[\w.+-]+@[\w-]+\.[\w.-]+"  # e-mail
+    r"\w@[\w-]+\.\w"  # e-mail
     r"|(?<![\w.])\+\d[\d\s().-]{6,}\d"  # telephone
-    r"|\b[A-Z]{2}\d{2}(?:\s?[A-Z0-9]{4}){2,7}(?:\s?[A-Z0-9]{1,4})?\b"  # IBAN
+    r"|\b[a-z]{2}\d{2}(?:\s?[a-z0-9]{4}){2,7}(?:\s?[a-z0-9]{1,4})?\b"  # IBAN
     r"|\b(?:\d{4}[ -]?){3}\d{3,4}\b"  # card
-    r"|\b\d{3}-\d{2}-\d{4}\b|(?<!\d)\d{17}[\dXx](?!\d)|(?<!\d)1[3-9]\d{9}(?!\d)"  # national numbers, Chinese mobile
+    r"|\b\d{3}-\d{2}-\d{4}\b|(?<!\d)\d{17}[\dx](?!\d)|(?<!\d)1[3-9]\d{9}(?!\d)"  # national numbers, Chinese mobile
     r"|\b(?:my (?:name|birthday|address|password|pin|salary|passport|diagnosis|account number|date of birth) is"
     r"|i (?:am|was|have been) (?:diagnosed|pregnant|fired|arrested))\b"
     r"|我叫|我的(?:密码|身份证|电话|地址)是",
-    _I,
 )
 
 
 def judge(text: Text, *, follow_up: bool) -> Reach:
     """`follow_up`: the question has a conversation before it, which the namespace then carries as a digest."""
-    if _ACTION.search(text.source) or _MOMENT.search(text.source):
+    source = text.source.lower()
+    if _ACTION.search(source) or _MOMENT.search(source):
         return Reach.NONE
-    if _PERSONAL.search(text.source):
+    if _PERSONAL.search(source):
         return Reach.PRIVATE
-    if follow_up or _DEICTIC.search(text.source):
+    if follow_up or _DEICTIC.search(source):
         return Reach.EXACT
-    return Reach.SHARED if any(character.isalpha() for character in text.source) else Reach.EXACT
+    return Reach.SHARED if any(character.isalpha() for character in source) else Reach.EXACT

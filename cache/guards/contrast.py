@@ -47,13 +47,13 @@ def _check_chinese(question: Text, cached: Text) -> Verdict:
 
 def _unmatched(text: Text, other: Text) -> list[str]:
     """Distinct content words of `text` without a counterpart; polarity and slots judge their own words."""
-    stems = {stem(word) for word in other.words}
+    stems = set(other.stems.values())
     groups = frozenset().union(*(_GROUP.get(found, frozenset()) for found in stems))
     return [
         word
         for word in dict.fromkeys(text.content)
-        if stem(word) not in stems
-        and not (_GROUP.get(stem(word), frozenset()) & groups)
+        if text.stems[word] not in stems
+        and _GROUP.get(text.stems[word], frozenset()).isdisjoint(groups)
         and not _judged_elsewhere(word, text, other)
         and not any(misspelt(word, candidate) for candidate in other.content)
         and not _joined(word, other)
@@ -68,7 +68,7 @@ def _judged_elsewhere(word: str, text: Text, other: Text) -> bool:
         or (word in MONTHS and word not in ("may", "march"))
         or _is_number(word)
         or ((word in UNITS or word in CURRENCIES) and _beside_number(word, text))
-        or any(opposite(word, candidate) for candidate in other.words)
+        or any(opposite(word, text, candidate, other) for candidate in other.stems)
     )
 
 

@@ -216,7 +216,7 @@ EN_ANTONYMS: Final = _pairs("""
     success/failure rise/drop raises/cuts grow/shrink growth/decline gross/net
 """)
 # A word with one of these in front is its opposite ("unlock", "inactive"); checked only when both words occur.
-EN_NEGATIVE_PREFIXES: Final = ("un", "in", "im", "il", "ir", "dis", "non", "non-", "de", "mis", "self-")
+EN_NEGATIVE_PREFIXES: Final = frozenset({"un", "in", "im", "il", "ir", "dis", "non", "de", "mis", "self"})
 
 ZH_ANTONYMS: Final = _pairs("""
     开启/关闭 開啟/關閉 打开/关闭 打開/關閉 启用/禁用 啟用/停用 开/关 增加/减少 增加/減少 提高/降低 最大/最小 最高/最低

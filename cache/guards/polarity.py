@@ -15,7 +15,9 @@ _DEGREES = frozenset(
     (a, b) for x, y in (("more", "less"), ("most", "least"), ("more", "fewer")) for a, b in ((x, y), (y, x))
 )
 
-_ANTONYMS = frozenset((stem(a), stem(b)) for a, b in lexicon.EN_ANTONYMS)
+_OPPOSITES: dict[str, set[str]] = {}
+for _one, _other in lexicon.EN_ANTONYMS:
+    _OPPOSITES.setdefault(stem(_one), set()).add(stem(_other))
 
 
 def check(question: Text, cached: Text, language: Language) -> Verdict:
@@ -24,7 +26,7 @@ def check(question: Text, cached: Text, language: Language) -> Verdict:
         antonyms, degrees = _zh_antonyms(question.source, cached.source), 0
     else:
         negators = abs(_en_negators(question) - _en_negators(cached))
-        antonyms, degrees = _en_antonyms(question.words, cached.words)
+        antonyms, degrees = _en_antonyms(question, cached)
     if antonyms == 0 and degrees == 0:
         return veto(NAME, "negation differs") if negators % 2 else passed(NAME)
     if antonyms == degrees + negators:
@@ -36,35 +38,39 @@ def _en_negators(text: Text) -> int:
     return sum(word in lexicon.EN_NEGATORS for word in text.words)
 
 
-def _en_antonyms(question: tuple[str, ...], cached: tuple[str, ...]) -> tuple[int, int]:
+def _en_antonyms(question: Text, cached: Text) -> tuple[int, int]:
     """How many antonym pairs and how many degree pairs stand against each other."""
-    ours = [word for word in dict.fromkeys(question) if word not in cached and word not in lexicon.EN_NEGATORS]
-    theirs = [word for word in dict.fromkeys(cached) if word not in question and word not in lexicon.EN_NEGATORS]
+    ours, theirs = _own_words(question, cached), _own_words(cached, question)
     antonyms = degrees = 0
     for a in ours:
         for b in theirs:
             if (a, b) in _DEGREES:
                 degrees += 1
-            elif opposite(a, b):
+            elif opposite(a, question, b, cached):
                 antonyms += 1
                 theirs.remove(b)
                 break
     return antonyms, degrees
 
 
-def opposite(word: str, other: str) -> bool:
-    return (stem(word), stem(other)) in _ANTONYMS or _negated(word, other) or _negated(other, word)
+def _own_words(text: Text, other: Text) -> list[str]:
+    return [word for word in text.stems if word not in other.stems and word not in lexicon.EN_NEGATORS]
+
+
+def opposite(word: str, text: Text, candidate: str, other: Text) -> bool:
+    """Whether `word` of `text` is an antonym of `candidate` of `other`."""
+    if other.stems[candidate] in _OPPOSITES.get(text.stems[word], ()):
+        return True
+    return _negated(word, candidate) or _negated(candidate, word)
 
 
 def _negated(word: str, other: str) -> bool:
     """Whether `other` is `word` behind a negative prefix, or `word` ends in -ful where `other` ends in -less."""
     if len(word) < 3:
         return False
-    if word.endswith("ful") and other == word[:-3] + "less":
-        return True
-    return len(other) > len(word) and any(
-        other == prefix + word or other == f"{prefix}-{word}" for prefix in lexicon.EN_NEGATIVE_PREFIXES
-    )
+    if other.endswith(word):
+        return other[: -len(word)].removesuffix("-") in lexicon.EN_NEGATIVE_PREFIXES
+    return word.endswith("ful") and other == word[:-3] + "less"
 
 
 def _zh_negators(text: str) -> int:

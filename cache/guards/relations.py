@@ -26,7 +26,6 @@ _SAME_QUESTION = {"whom": "who"}
 _ASKS = regex.compile(r"\b(?:how (?:many|much|long|often)|where|when|who|whom|whose|why)\b")
 _PASSIVE = regex.compile(
     r"\b(?:is|are|was|were|be|been|being|get|gets|got)\b(?:\s+[\w'-]+){1,5}?\s+(?:\w+(?:ed|en|wn|ght|ld|und|pt|nt|ne|ung|ood|ost|ade|id|urt|it|ut|et|un|ept|ead))\s+by\b",
-    regex.IGNORECASE,
 )
 _ZH_EXCLUSIVE = (
     ("和", "或"),
@@ -84,10 +83,10 @@ def _followers(words: tuple[str, ...], preposition: str) -> set[str]:
 
 def _roles(question: Text, cached: Text) -> Verdict:
     """Two texts of the same content words: their order, and the voice, decide who does what."""
-    ours, theirs = [stem(word) for word in question.content], [stem(word) for word in cached.content]
+    ours, theirs = [question.stems[word] for word in question.content], [cached.stems[word] for word in cached.content]
     if not lexicon.SYMMETRIC.isdisjoint(question.words) or len(ours) < 2:
         return passed(NAME)
-    voice = bool(_PASSIVE.search(question.source)) != bool(_PASSIVE.search(cached.source))
+    voice = bool(_PASSIVE.search(question.source.lower())) != bool(_PASSIVE.search(cached.source.lower()))
     shared = set(ours) & set(theirs)
     ours, theirs = [word for word in ours if word in shared], [word for word in theirs if word in shared]
     if len(ours) < 2 or sorted(ours) != sorted(theirs):

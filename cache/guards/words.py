@@ -7,6 +7,7 @@ abstain, which means a miss.
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -26,7 +27,8 @@ class Text:
     """One question, read once for all guards.
 
     `words` are lower-case with contractions spelled out ("don't" -> "do", "not"), for Chinese single characters;
-    `cased` are the words as written; `content` are the words that carry content, in order.
+    `cased` are the words as written; `content` are the words that carry content, in order. `stems` gives the stem of
+    every word.
     """
 
     source: str
@@ -34,6 +36,7 @@ class Text:
     words: tuple[str, ...]
     cased: tuple[str, ...]
     content: tuple[str, ...]
+    stems: Mapping[str, str]
 
 
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+(?:['\-][\p{L}\p{M}\p{N}]+)*")
@@ -60,11 +63,13 @@ def read(source: str) -> Text:
     if _HAN.search(plain):
         units = tuple(_HAN_OR_WORD.findall(plain.lower()))
         content = tuple(unit for unit in units if unit not in lexicon.ZH_FILLERS)
-        return Text(plain, _language_with_han(plain, units), units, units, content)
+        return Text(
+            plain, _language_with_han(plain, units), units, units, content, dict(zip(units, units, strict=True))
+        )
     cased = tuple(_WORD.findall(plain))
     words = tuple(part for word in cased for part in _spell_out(word.lower()))
     language = Language.UNKNOWN if _OTHER_SCRIPT.search(plain) else _language_of_latin(words)
-    return Text(plain, language, words, cased, _content(words))
+    return Text(plain, language, words, cased, _content(words), {word: stem(word) for word in words})
 
 
 def common_language(question: Text, cached: Text) -> Language:

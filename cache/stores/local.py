@@ -6,13 +6,16 @@ only tells which rows to read. Several threads and processes may use one file.
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from typing import Any
 
-from sqlalchemy import ColumnElement, bindparam, delete, func, insert, select, true, update
+from sqlalchemy import ColumnElement, Select, bindparam, delete, func, insert, select, true, update
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import Connection, Row
 from sqlalchemy.exc import DBAPIError
 
@@ -29,12 +32,26 @@ from tenancy.tenant import TenantHandle
 FILE = "cache.sqlite"
 # Eviction goes this far below the quota, so that a full cache does not evict at every write.
 _HEADROOM = 0.95
-_COLUMNS = [tables.entries.c[field.name] for field in fields(Entry)]
-_BY_EXACT = select(*_COLUMNS).where(
-    tables.entries.c.namespace == bindparam("namespace"), tables.entries.c.exact == bindparam("exact")
+_NAMES = tuple(field.name for field in fields(Entry))
+_COLUMNS = [tables.entries.c[name] for name in _NAMES]
+
+
+def _sql(statement: Select[Any]) -> str:
+    """Compiled once: assembling a small statement costs more time than running it."""
+    return str(statement.compile(dialect=sqlite.dialect()))
+
+
+_BY_EXACT = _sql(
+    select(*_COLUMNS).where(
+        tables.entries.c.namespace == bindparam("namespace"), tables.entries.c.exact == bindparam("exact")
+    )
 )
-_BY_SEQS = select(tables.entries.c.seq, *_COLUMNS).where(tables.entries.c.seq.in_(bindparam("seqs", expanding=True)))
-_VECTORS_ABOVE = (
+_BY_SEQS = _sql(
+    select(tables.entries.c.seq, *_COLUMNS).where(
+        tables.entries.c.seq.in_(select(func.json_each(bindparam("seqs")).table_valued("value").c.value))
+    )
+)
+_VECTORS_ABOVE = _sql(
     select(tables.entries.c.seq, tables.entries.c.vector)
     .where(tables.entries.c.namespace == bindparam("namespace"), tables.entries.c.seq > bindparam("high"))
     .order_by(tables.entries.c.seq)
@@ -91,7 +108,7 @@ class LocalStore:
         """The entry under an exact key; whether it may be served is the caller's to decide."""
         _own(tenant, namespace)
         with self._reading(tenant) as connection:
-            row = connection.execute(_BY_EXACT, {"namespace": namespace.value, "exact": exact}).one_or_none()
+            row = connection.exec_driver_sql(_BY_EXACT, (namespace.value, exact)).one_or_none()
         return None if row is None else _entry(row)
 
     def nearest(self, tenant: TenantHandle, namespace: Namespace, vector: Vector) -> list[tuple[Entry, float]]:
@@ -201,12 +218,12 @@ class LocalStore:
         with index.lock:
             index.append(
                 (row.seq, row.vector)
-                for row in connection.execute(_VECTORS_ABOVE, {"namespace": namespace.value, "high": index.high})
+                for row in connection.exec_driver_sql(_VECTORS_ABOVE, (namespace.value, index.high))
             )
             seqs = index.search(vector, self.policy.nearest)
         if not seqs:
             return []
-        rows = {row.seq: row for row in connection.execute(_BY_SEQS, {"seqs": seqs})}
+        rows = {row[0]: row for row in connection.exec_driver_sql(_BY_SEQS, (json.dumps(seqs),))}
         if len(rows) < len(seqs):
             return None
         entries = [_entry(rows[seq][1:]) for seq in seqs]
@@ -273,7 +290,7 @@ def _own(tenant: TenantHandle, namespace: Namespace) -> None:
 
 def _entry(row: Sequence[object] | Row[tuple[object, ...]]) -> Entry | None:
     """The row as an entry; None where its dependencies cannot be read (it could not be served)."""
-    values = dict(zip((field.name for field in fields(Entry)), row, strict=True))
+    values = dict(zip(_NAMES, row, strict=True))
     try:
         values["dependencies"] = decode_dependencies(str(values["dependencies"]))
     except Corrupt:

@@ -1,0 +1,1 @@
+"""Documents in, passages out: parsing, chunks, embeddings, and each tenant's collection."""

@@ -7,7 +7,7 @@ import logging
 import time
 from typing import Final
 
-from pypdf import PdfReader
+from pypdf import PdfReader, apply_configuration, get_configuration
 from pypdf.errors import DependencyError, FileNotDecryptedError, LimitReachedError
 
 from indexing.parse.failure import ParseFailure
@@ -26,12 +26,23 @@ from indexing.parse.model import (
 logging.getLogger("pypdf").setLevel(logging.CRITICAL)
 
 _PAGE_BREAK: Final = "\n\n"
+# One content stream is read as a whole before the clock is looked at. A dense page has some ten thousand
+# operands; with pypdf's own bounds a file of 70 KB took 20 s.
+_MAX_STREAM_BYTES: Final = 16 * 2**20
+_BOUNDS: Final = get_configuration().with_overwrites(
+    stream_parsing_work_maximum_count=500_000,
+    array_based_stream_maximum_output_length=_MAX_STREAM_BYTES,
+    lzw_maximum_output_length=_MAX_STREAM_BYTES,
+    run_length_maximum_output_length=_MAX_STREAM_BYTES,
+    zlib_maximum_output_length=_MAX_STREAM_BYTES,
+)
 
 
 def read_pdf(source: Source, limits: ParseLimits) -> list[ParseResult]:
     """Raises `ParseFailure`: encrypted, corrupt, no_text (a scan), too_large (size or time)."""
-    reader = _open(source.data)
-    pages = _pages(reader, limits)
+    with apply_configuration(_BOUNDS):
+        reader = _open(source.data)
+        pages = _pages(reader, limits)
     # Layout leaves blanks behind lines; without them an empty line shows where a paragraph ends.
     texts = [
         "\n".join(line.rstrip() for line in text.split("\n")).strip("\n")
@@ -72,19 +83,26 @@ def _pages(reader: PdfReader, limits: ParseLimits) -> list[str | None]:
     texts: list[str | None] = []
     size = 0
     failure: Exception | None = None
-    for number in range(len(reader.pages)):
-        try:
-            text: str | None = reader.pages[number].extract_text()
-        except Exception as error:  # noqa: BLE001 (one bad page does not cost the others)
-            text, failure = None, error
-        texts.append(text)
-        size += len(text or "")
+
+    def keep_within(*_: object) -> None:
         if size > limits.max_characters or time.monotonic() > deadline:
             raise ParseFailure(
                 "too_large",
                 f"holds more than {limits.max_characters} characters or takes more than {limits.seconds:.0f} s",
                 remedy="split the file",
             )
+
+    for number in range(len(reader.pages)):
+        try:
+            # Called before every operator: one page of 10 KB may hold minutes of work.
+            text: str | None = reader.pages[number].extract_text(visitor_operand_before=keep_within)
+        except ParseFailure:
+            raise
+        except Exception as error:  # noqa: BLE001 (one bad page does not cost the others)
+            text, failure = None, error
+        texts.append(text)
+        size += len(text or "")
+        keep_within()
     if failure is not None and all(text is None for text in texts):
         raise _corrupt(failure)
     return texts
@@ -92,7 +110,9 @@ def _pages(reader: PdfReader, limits: ParseLimits) -> list[str | None]:
 
 def _corrupt(error: Exception) -> ParseFailure:
     if isinstance(error, LimitReachedError):
-        return ParseFailure("too_large", "unpacks to more than a PDF may", remedy="save it again with a PDF printer")
+        return ParseFailure(
+            "too_large", "unpacks to more than a page may hold", remedy="save it again with a PDF printer"
+        )
     return ParseFailure("corrupt", "is damaged and cannot be read", remedy="save it again with a PDF printer")
 
 

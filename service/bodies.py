@@ -85,6 +85,7 @@ class DocumentBody(Body, frozen=True):
     content_base64: str | None = None
     media_type: Annotated[str, Meta(max_length=200, examples=["text/markdown"])] | None = None
     title: Annotated[str, Meta(min_length=1, max_length=500)] | None = None
+    metadata: dict[str, str | int | float | bool] = {}
     allow: Labels | None = None
     deny: Labels | None = None
 

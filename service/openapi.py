@@ -9,9 +9,12 @@ from typing import Any, Final
 
 from litestar import Request
 from litestar.enums import MediaType
+from litestar.openapi import ResponseSpec
 from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin, OpenAPIRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme, Tag
+
+from service.problems import MEDIA_TYPE, Problem
 
 _STYLE: Final = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
@@ -19,6 +22,25 @@ code, pre { font: 14px/1.4 ui-monospace, monospace } pre { background: #8881; pa
 summary { cursor: pointer; padding: .3rem 0 } b { display: inline-block; min-width: 4.5rem }
 details { border-top: 1px solid #8884 } details > :not(summary) { margin-left: 1rem }
 """
+
+
+PROBLEMS: Final = {
+    status: ResponseSpec(
+        data_container=Problem, description=description, media_type=MEDIA_TYPE, generate_examples=False
+    )
+    for status, description in {
+        400: "The body is no JSON, or a parameter is unknown.",
+        401: "No credential, or one that does not verify.",
+        403: "The role or the tenant of the credential does not fit.",
+        404: "Absent, or not visible to the caller: deliberately the same.",
+        409: "The present state does not permit it.",
+        413: "The body is over the limit.",
+        422: "The request is understood and cannot be processed.",
+        429: "A limit is reached; Retry-After says when to try again.",
+        503: "A dependency is away; nothing was released.",
+    }.items()
+}
+"""Responses that every route behind a credential may give."""
 
 
 class Page(OpenAPIRenderPlugin):
@@ -74,19 +96,24 @@ def config() -> OpenAPIConfig:
 
 def _operation(method: str, path: str, operation: dict[str, Any], schemas: dict[str, Any]) -> str:
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
-    schema, examples = body.get("schema", {}), body.get("examples", {})
+    described = body.get("schema", {})
+    schema = next(iter(described.get("allOf", [described])))
     parts = [f"<p>{escape(operation.get('description', ''))}</p>"]
     for parameter in operation.get("parameters", []):
         parts.append(f"<li><code>{escape(parameter['name'])}</code> {escape(parameter.get('description') or '')}")
     for name, field in _resolve(schema, schemas).get("properties", {}).items():
-        described = field.get("description") or _resolve(field, schemas).get("description", "")
-        parts.append(f"<li><code>{escape(name)}</code> {escape(described)}")
-    for example in examples.values():
-        parts.append(f"<pre>{escape(json.dumps(example.get('value'), indent=2, ensure_ascii=False))}</pre>")
+        text = field.get("description") or next(filter(None, map(_described, field.get("oneOf", []))), "")
+        parts.append(f"<li><code>{escape(name)}</code> {escape(text)}")
+    for example in described.get("examples", []):
+        parts.append(f"<pre>{escape(json.dumps(example, indent=2, ensure_ascii=False))}</pre>")
     return (
         f"<details><summary><b>{method.upper()}</b> <code>{escape(path)}</code> "
         f"{escape(operation.get('summary', ''))}</summary>{''.join(parts)}</details>"
     )
+
+
+def _described(schema: dict[str, Any]) -> str:
+    return str(schema.get("description", ""))
 
 
 def _resolve(schema: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:

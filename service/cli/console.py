@@ -7,7 +7,7 @@ import json
 import secrets
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -36,7 +36,7 @@ class Common:
     config: Path
         Settings file (TOML) over the defaults.
     as_json: bool
-        One JSON document on standard output.
+        JSON on standard output.
     """
 
     config: Path | None = None
@@ -66,7 +66,16 @@ def audited(control: Control, principal: Principal | None, action: str, work: Ca
             await trail.intent()
             return work(trail)
 
-    return asyncio.run(run())
+    return blocking(run())
+
+
+def blocking(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that blocks in between. Unlike in `asyncio.run`, Ctrl-C interrupts it where it is."""
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(work)
+    finally:
+        loop.close()
 
 
 def show_table(common: Common, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:

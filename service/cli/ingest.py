@@ -2,6 +2,205 @@
 
 from __future__ import annotations
 
+import json
+import secrets
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-def ingest() -> None:
-    """Load documents."""
+from cyclopts import Parameter
+
+from service.cli.console import DEFAULT, Common, Tenant, blocking, clean, note, opened
+from service.problems import DONE, FAILED
+from tenancy.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from audit.trail import Trail
+    from indexing.acl_rules import AccessRules
+    from indexing.batch import Decide
+    from indexing.outcome import Outcome
+    from service.control import Control
+    from tenancy.identity import Principal
+
+Labels = Annotated[tuple[str, ...], Parameter(negative=(), help="user:NAME, group:NAME or tenant; repeat for more.")]
+# Documents named in one audit event.
+_RECORDED = 500
+_STAGES = {"added": "written", "updated": "written", "acl_updated": "access", "removed": "deleted"}
+
+
+def ingest(
+    path: Path,
+    /,
+    *paths: Path,
+    tenant: Tenant,
+    acl: Annotated[Path | None, Parameter(help="Rules by folder (TOML): who may read what.")] = None,
+    manifest: Annotated[Path | None, Parameter(help="Access lists by document (CSV or JSON Lines).")] = None,
+    allow: Labels = (),
+    deny: Labels = (),
+    prune: Annotated[bool, Parameter(negative=(), help="Remove documents whose files are gone from PATH.")] = False,
+    common: Common = DEFAULT,
+) -> int:
+    """Load files and folders. Equal content is skipped; changed content replaces the older version in one step.
+
+    Access lists come from `--acl` and `--manifest`, or from `--allow` and `--deny` for all documents alike. Without
+    any, known documents keep theirs and nobody reads a new one. Stop with Ctrl-C: the next run goes on.
+
+    Parameters
+    ----------
+    path: Path
+        A file or a folder.
+    paths: Path
+        Further ones.
+    """
+    rules, decide = _access(acl, manifest, allow, deny)
+    not_documents = [file for file in (acl, manifest) if file is not None]
+    counts: Counter[str] = Counter()
+    seen: list[str] = []
+    with opened(common) as control, _reporting([path, *paths], common) as report:
+
+        def done(outcome: Outcome) -> None:
+            seen.append(outcome.document)
+            counts[outcome.status.value] += 1
+            report(outcome)
+
+        blocking(_load(control, tenant, [path, *paths], decide, not_documents, prune, done))
+    if rules is not None:
+        for where in rules.unused(seen):
+            note(f"{where} fits no document")
+    summary = {status: counts[status] for status in (*_STAGES, "unchanged", "failed")}
+    print(json.dumps(summary) if common.as_json else ", ".join(f"{summary[status]} {status}" for status in summary))
+    return FAILED if counts["failed"] else DONE
+
+
+async def _load(
+    control: Control,
+    tenant: str,
+    paths: Sequence[Path],
+    decide: Decide,
+    not_documents: Sequence[Path],
+    prune: bool,
+    done: Callable[[Outcome], None],
+) -> None:
+    from indexing.batch import ingest_paths
+    from indexing.embed import load_embedder
+    from indexing.ingest import Pipeline
+
+    principal, request_id = control.authenticator.operator(tenant), secrets.token_hex(16)
+    pipeline = Pipeline(load_embedder(control.settings.embedding))
+    counts: Counter[str] = Counter()
+    changed: list[Outcome] = []
+    async with control.trail.open(principal, action="ingest", request_id=request_id) as trail:
+        await trail.intent()
+        handle = control.tenants.open(principal)
+        outcomes = ingest_paths(
+            handle,
+            pipeline,
+            paths,
+            decide,
+            lambda: control.tenants.open(principal),
+            prune=prune,
+            exclude=not_documents,
+        )
+        try:
+            for outcome in outcomes:
+                counts[outcome.status.value] += 1
+                changed += [outcome] if outcome.status.value in _STAGES else []
+                if len(changed) == _RECORDED:
+                    await _record(control, principal, request_id, changed)
+                    changed.clear()
+                done(outcome)
+        finally:
+            _note(trail, changed)
+            trail.note(detail=dict(counts))
+
+
+async def _record(control: Control, principal: Principal, request_id: str, changed: Sequence[Outcome]) -> None:
+    """A large ingestion names its documents in several events."""
+    async with control.trail.open(principal, action="ingest", request_id=request_id) as trail:
+        _note(trail, changed)
+
+
+def _note(trail: Trail, changed: Sequence[Outcome]) -> None:
+    from audit.record import Resource
+
+    trail.note(
+        resources=[Resource(document=outcome.document, stage=_STAGES[outcome.status.value]) for outcome in changed]  # type: ignore[arg-type]
+    )
+
+
+def _access(
+    acl: Path | None, manifest: Path | None, allow: Sequence[str], deny: Sequence[str]
+) -> tuple[AccessRules | None, Decide]:
+    """Where access lists come from, checked before anything is read."""
+    from indexing.acl_rules import AccessRules, Decision
+    from tenancy.acl import AccessList
+
+    if acl is None and manifest is None:
+        decision = Decision(AccessList.of(allow, deny), "--allow") if allow or deny else None
+        return None, lambda _name: decision
+    if allow or deny:
+        raise InvalidInput(
+            "access lists come from one place", item="--allow", remedy="leave out --allow and --deny, or the files"
+        )
+    rules = AccessRules(acl, manifest)
+    return rules, rules.decide
+
+
+@contextmanager
+def _reporting(paths: Sequence[Path], common: Common) -> Iterator[Callable[[Outcome], None]]:
+    """How each outcome is shown: a JSON line, a progress bar on a terminal, or a plain line."""
+    if common.as_json:
+        yield lambda outcome: print(json.dumps(_plain(outcome), ensure_ascii=False))
+    elif sys.stderr.isatty():
+        with _progress_bar(paths) as advance:
+            yield advance
+    else:
+
+        def line(outcome: Outcome) -> None:
+            if outcome.error is not None:
+                print(_failure(outcome), file=sys.stderr)
+            elif outcome.status.value != "unchanged":
+                print(f"{outcome.status.value}: {clean(outcome.document)}")
+
+        yield line
+
+
+@contextmanager
+def _progress_bar(paths: Sequence[Path]) -> Iterator[Callable[[Outcome], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.text import Text
+
+    from indexing.walk import files
+
+    total = sum(1 for path in paths for _ in files(path))
+    columns = (TextColumn("ingesting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("", total=total)
+
+        def advance(outcome: Outcome) -> None:
+            progress.advance(task)
+            if outcome.error is not None:
+                progress.console.print(Text(_failure(outcome), style="red"))
+
+        yield advance
+
+
+def _plain(outcome: Outcome) -> dict[str, object]:
+    plain = {
+        "document": outcome.document,
+        "status": outcome.status.value,
+        "chunks": outcome.chunks,
+        "warnings": list(outcome.warnings),
+        "reason": outcome.reason,
+        "remedy": outcome.remedy,
+    }
+    return {name: value for name, value in plain.items() if value not in (None, [])}
+
+
+def _failure(outcome: Outcome) -> str:
+    remedy = f" ({outcome.remedy})" if outcome.remedy else ""
+    return clean(f"error: {outcome.document}: {outcome.reason}{remedy}")

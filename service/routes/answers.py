@@ -18,6 +18,7 @@ from retrieval.question import Answer, CacheReport, Delta, Question
 from service.auth import principal_of, request_id_of
 from service.bodies import AnswerRequest
 from service.disconnect import while_connected
+from service.openapi import PROBLEMS
 from service.operation import require_own_tenant
 from service.routes.retrieve import AuditBody, check_question
 from service.streaming import EventStream
@@ -106,7 +107,7 @@ class AnswerResponse(msgspec.Struct, frozen=True):
 
 
 def router(services: Services) -> Router:
-    @post("/", status_code=200, summary="Answer a question")
+    @post("/", status_code=200, summary="Answer a question", responses=PROBLEMS)
     async def answer_question(
         request: Request[Any, Any, Any], data: Annotated[AnswerRequest, Body(examples=EXAMPLES)]
     ) -> Response[AnswerResponse]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from litestar import Request, Router, get
-from litestar.params import Parameter
+from litestar.params import FromPath, FromQuery, QueryParameter
 
 from audit.query import fetch, query_log, view
 from service.auth import QUERY, principal_of
 from service.inspection import DEFAULT_LIMIT, PARAMETERS, events_of, filters_of, window_of
+from service.openapi import PROBLEMS
 from service.operation import operation
 from service.wiring import Services
 from tenancy.identity import Role
@@ -18,23 +19,23 @@ from tenancy.identity import Role
 def router(services: Services) -> Router:
     control, workers = services.control, services.workers
 
-    @get("/", opt={QUERY: PARAMETERS}, summary="Query the audit log")
+    @get("/", opt={QUERY: PARAMETERS}, summary="Query the audit log", responses=PROBLEMS)
     async def list_events(
         request: Request[Any, Any, Any],
-        since: str | None = None,
-        until: str | None = None,
-        actor: str | None = None,
-        action: str | None = None,
-        phase: str | None = None,
-        outcome: str | None = None,
-        document: str | None = None,
-        cache: str | None = None,
-        entry: str | None = None,
-        of_request: Annotated[str | None, Parameter(query="request")] = None,
-        root: str | None = None,
-        limit: int = DEFAULT_LIMIT,
-        after: str | None = None,
-        order: str = "desc",
+        since: FromQuery[str | None] = None,
+        until: FromQuery[str | None] = None,
+        actor: FromQuery[str | None] = None,
+        action: FromQuery[str | None] = None,
+        phase: FromQuery[str | None] = None,
+        outcome: FromQuery[str | None] = None,
+        document: FromQuery[str | None] = None,
+        cache: FromQuery[str | None] = None,
+        entry: FromQuery[str | None] = None,
+        of_request: Annotated[str | None, QueryParameter(name="request")] = None,
+        root: FromQuery[str | None] = None,
+        limit: FromQuery[int] = DEFAULT_LIMIT,
+        after: FromQuery[str | None] = None,
+        order: FromQuery[str] = "desc",
     ) -> dict[str, Any]:
         """Events that match every parameter given, newest first. `after` is the cursor of the page before; `since`
         and `until` are ISO 8601. The answer says which window was really applied and as of which checkpoint.
@@ -56,8 +57,8 @@ def router(services: Services) -> Router:
             trail.note(detail={"events": len(found["events"])})
             return found
 
-    @get("/{seq:int}", summary="One audit event")
-    async def show_event(request: Request[Any, Any, Any], seq: int) -> dict[str, Any]:
+    @get("/{seq:int}", summary="One audit event", responses=PROBLEMS)
+    async def show_event(request: Request[Any, Any, Any], seq: FromPath[int]) -> dict[str, Any]:
         """One event by its sequence number, with its texts opened where their key exists."""
         principal = principal_of(request)
 

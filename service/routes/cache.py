@@ -6,8 +6,10 @@ from typing import Any
 
 import msgspec
 from litestar import Request, Router, delete, get
+from litestar.params import FromQuery
 
 from service.auth import QUERY, principal_of
+from service.openapi import PROBLEMS
 from service.operation import operation
 from service.selection import Selection, invalidate
 from service.wiring import Services
@@ -38,8 +40,10 @@ class Removed(msgspec.Struct, frozen=True):
 def router(services: Services) -> Router:
     control, workers, store = services.control, services.workers, services.path.cache
 
-    @get("/", opt={QUERY: frozenset({"limit", "offset"})}, summary="List cache entries")
-    async def list_entries(request: Request[Any, Any, Any], limit: int = 50, offset: int = 0) -> CacheEntries:
+    @get("/", opt={QUERY: frozenset({"limit", "offset"})}, summary="List cache entries", responses=PROBLEMS)
+    async def list_entries(
+        request: Request[Any, Any, Any], limit: FromQuery[int] = 50, offset: FromQuery[int] = 0
+    ) -> CacheEntries:
         """Entries, newest first; `limit` is 1 to 1000."""
         principal = principal_of(request)
 
@@ -62,15 +66,16 @@ def router(services: Services) -> Router:
         status_code=200,
         opt={QUERY: frozenset({"document", "entry", "user", "template", "older_than", "all"})},
         summary="Invalidate cache entries",
+        responses=PROBLEMS,
     )
     async def invalidate_entries(
         request: Request[Any, Any, Any],
-        document: str | None = None,
-        entry: str | None = None,
-        user: str | None = None,
-        template: str | None = None,
-        older_than: float | None = None,
-        all: bool = False,
+        document: FromQuery[str | None] = None,
+        entry: FromQuery[str | None] = None,
+        user: FromQuery[str | None] = None,
+        template: FromQuery[str | None] = None,
+        older_than: FromQuery[float | None] = None,
+        all: FromQuery[bool] = False,
     ) -> Removed:
         """Remove the entries for which every condition given holds. None at all is refused; `all=true` is all."""
         principal = principal_of(request)

@@ -11,7 +11,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 from litestar import Request, Router, delete, get, patch, put
 from litestar.openapi.spec import Example
-from litestar.params import Body
+from litestar.params import Body, FromQuery, JSONBody
 
 from audit.record import Resource
 from indexing.documents import change_access, delete_document, list_documents, show_document
@@ -19,6 +19,7 @@ from indexing.ingest import Source, put_document
 from indexing.outcome import Outcome
 from service.auth import QUERY, principal_of
 from service.bodies import AccessBody, DocumentBody
+from service.openapi import PROBLEMS
 from service.operation import operation
 from service.problems import Malformed
 from service.selection import label_summary
@@ -33,7 +34,8 @@ _ACL: Final = "/acl"
 _EXAMPLES = [
     Example(summary="Text", value={"text": "Notice: three months.", "title": "Notice", "allow": ["group:staff"]}),
     Example(
-        summary="A file", value={"content_base64": "JVBERi0xLjcK", "media_type": "application/pdf", "allow": ["tenant"]}
+        summary="A file",
+        value={"content_base64": "JVBERi0xLjcK", "media_type": "application/pdf", "allow": ["tenant"]},
     ),
 ]
 
@@ -98,8 +100,10 @@ class DeleteResponse(msgspec.Struct, frozen=True):
 def router(services: Services) -> Router:
     control, run = services.control, services.workers.run
 
-    @get("/", opt={QUERY: frozenset({"after", "limit"})}, summary="List documents")
-    async def list_all(request: Request[Any, Any, Any], after: str = "", limit: int = 100) -> DocumentList:
+    @get("/", opt={QUERY: frozenset({"after", "limit"})}, summary="List documents", responses=PROBLEMS)
+    async def list_all(
+        request: Request[Any, Any, Any], after: FromQuery[str] = "", limit: FromQuery[int] = 100
+    ) -> DocumentList:
         """All documents of the tenant by name, also those that the caller may not read; `limit` is 1 to 1000."""
         principal = principal_of(request)
         async with operation(control, request, "document.list", Role.INGEST) as trail:
@@ -112,7 +116,7 @@ def router(services: Services) -> Router:
             found[-1].name if len(found) == limit else None,
         )
 
-    @get("/{name:path}", summary="Show a document")
+    @get("/{id:path}", summary="Show a document", responses=PROBLEMS)
     async def show(request: Request[Any, Any, Any]) -> DocumentResponse:
         """What is known about a document, and who may read it."""
         document = document_name(request)
@@ -128,7 +132,10 @@ def router(services: Services) -> Router:
         )  # fmt: skip
 
     @put(
-        "/{name:path}", summary="Add or replace a document", request_max_body_size=services.settings.server.max_document
+        "/{id:path}",
+        summary="Add or replace a document",
+        responses=PROBLEMS,
+        request_max_body_size=services.settings.server.max_document,
     )
     async def store(
         request: Request[Any, Any, Any], data: Annotated[DocumentBody, Body(examples=_EXAMPLES)]
@@ -148,7 +155,7 @@ def router(services: Services) -> Router:
             trail.note(detail={"outcomes": len(outcomes), "status": outcomes[0].status.value if outcomes else None})
         return PutResponse([_outcome(outcome) for outcome in outcomes])
 
-    @delete("/{name:path}", status_code=200, summary="Delete a document")
+    @delete("/{id:path}", status_code=200, summary="Delete a document", responses=PROBLEMS)
     async def remove(request: Request[Any, Any, Any]) -> DeleteResponse:
         """Delete a document, or all that came from the lines of one file. Its text is gone from the disk after it."""
         document = document_name(request)
@@ -160,8 +167,10 @@ def router(services: Services) -> Router:
             trail.note(resources=[Resource(document=one, stage="deleted") for one in deleted])
         return DeleteResponse(deleted)
 
-    @patch("/{name:path}", summary="Replace a document's access list (address: /v1/documents/{id}/acl)")
-    async def change(request: Request[Any, Any, Any], data: AccessBody) -> AccessResponse:
+    @patch(
+        "/{id:path}", summary="Replace a document's access list (address: /v1/documents/{id}/acl)", responses=PROBLEMS
+    )
+    async def change(request: Request[Any, Any, Any], data: JSONBody[AccessBody]) -> AccessResponse:
         """Replace the access list as a whole. The change holds from the next question on."""
         document = document_name(request)
         if not document.endswith(_ACL):
@@ -203,7 +212,7 @@ def _source(document: str, data: DocumentBody) -> Source:
             raise InvalidInput("this is not base64", item="content_base64") from None
     listed = data.allow is not None or data.deny is not None
     access = AccessList.of(data.allow or (), data.deny or ()) if listed else None
-    return Source(document, content, access, media_type, data.title)
+    return Source(document, content, access, media_type, data.title, data.metadata)
 
 
 def _lists(access: AccessList) -> dict[str, str]:

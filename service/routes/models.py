@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 from litestar import Router, get
 
+from service.openapi import PROBLEMS
 from service.wiring import Services
 
 
@@ -21,7 +22,7 @@ class ModelList(msgspec.Struct, frozen=True):
 
 
 def router(services: Services) -> Router:
-    @get("/", summary="Models")
+    @get("/", summary="Models", responses=PROBLEMS)
     async def list_models() -> ModelList:
         """The models and adapters that this tenant may use, and no others."""
         return ModelList([ModelBody(services.path.generator.identity.model)])

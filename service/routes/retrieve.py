@@ -16,6 +16,7 @@ from service.auth import principal_of, request_id_of
 from service.bodies import Question as Asked
 from service.bodies import RetrieveRequest
 from service.disconnect import while_connected
+from service.openapi import PROBLEMS
 from service.operation import require_own_tenant
 from service.wiring import Services
 from tenancy.errors import InvalidInput
@@ -55,7 +56,7 @@ class RetrieveResponse(msgspec.Struct, frozen=True):
 
 
 def router(services: Services) -> Router:
-    @post("/", status_code=200, summary="Find passages")
+    @post("/", status_code=200, summary="Find passages", responses=PROBLEMS)
     async def retrieve_passages(
         request: Request[Any, Any, Any], data: Annotated[RetrieveRequest, Body(examples=[EXAMPLE])]
     ) -> RetrieveResponse:

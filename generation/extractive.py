@@ -34,6 +34,7 @@ _UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Kh
 _TOKEN = regex.compile(
     r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}]|[\p{L}\p{M}\p{N}]{1,6}|[^\s\p{L}\p{M}\p{N}]"
 )
+_NUMBERING = regex.compile(r"^\(?\d+(?:\.\d+)*[.)]?\s+")
 _NUMBER = regex.compile(
     r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|hundred|once|twice|daily|weekly|"
     r"monthly|quarterly|annually|yearly|half|dozen|zwei|drei|vier|fünf|sechs|zehn)\b|[一二三四五六七八九十百千万两]",
@@ -194,9 +195,11 @@ def _score(question: str, asked: Sequence[str], weights: dict[str, float], candi
     pairs = set(pairwise(candidate.words))
     score += sum(0.3 * min(weights[a], weights[b]) for a, b in pairwise(asked) if (a, b) in pairs)
     expected = next((answer for kind, answer in _EXPECTED if kind.search(question)), None)
-    if expected is not None and expected.search(candidate.sentence.text):
+    if expected is not None and expected.search(_NUMBERING.sub("", candidate.sentence.text)):
         score += 0.6 * max(weights.values())
-    if candidate.sentence.heading or candidate.sentence.text.endswith(("?", "？")):
+    elif candidate.sentence.heading:
+        score *= 0.7
+    if candidate.sentence.text.endswith(("?", "？")):
         score *= 0.7
     return score / (1 + 0.1 * max(0, len(candidate.words) - 40) / 40)
 

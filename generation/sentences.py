@@ -20,7 +20,9 @@ _ABBREVIATION = regex.compile(
     r"bzw|z\.\s?b|u\.s|u\.k|a\.m|p\.m))\.$"
 )
 _BREAKS = regex.compile(r"[;；,，、]\s*|\s+")
-_MARKER = regex.compile(r"[\s●○•▪■◦‣·*–—#|]+")
+_UNMARKED = regex.compile(r"[\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
+_LINE = regex.compile(r"[^\n\r\f\v\x85\u2028\u2029]*\S")
+_MARKER = regex.compile(r"(?:[\s●○•▪■◦‣·*–—#|]|-(?=\s))+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def _blocks(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _lines(text: str) -> list[tuple[int, int]]:
-    return [match.span() for match in regex.finditer(r"[^\n\r\f\v\x85\u2028\u2029]*\S", text)]
+    return [match.span() for match in _LINE.finditer(text)]
 
 
 def _wrap_width(lengths: list[int]) -> int:
@@ -109,7 +111,10 @@ def _closed_spans(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 def _short_enough(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Cut what has no sentence marks, such as Thai, where a comma or a space allows it."""
-    limit = _SPLIT_LONG_AT if regex.search(r"\p{Thai}|\p{Lao}|\p{Khmer}|\p{Myanmar}", text[start:end]) else _LONGEST
+    if end - start <= _SPLIT_LONG_AT:
+        yield start, end
+        return
+    limit = _SPLIT_LONG_AT if _UNMARKED.search(text, start, end) else _LONGEST
     places = [match.end() for match in _BREAKS.finditer(text, start, end)]
     while end - start > limit:
         index = bisect.bisect_right(places, start + limit) - 1

@@ -65,6 +65,7 @@ _NOUN_PHRASE = regex.compile(
     r"works|expire|expires|require|requires|allow|allows|need|needs)\b)[\w'’&-]+\s*){1,6})",
     regex.IGNORECASE,
 )
+_PARTICIPLE = regex.compile(r"(?<=\w)\s+\w+ed$")
 _NAME = regex.compile(r"(?<=\s)\p{Lu}[\w'’&.-]*\w(?:\s+(?:of|and|the|for)?\s*\p{Lu}[\w'’&.-]*\w)*")
 _PEOPLE = regex.compile(
     r"\b(?:(?:full|part)-time\s+)?(?:employees?|managers?|staff|contractors?|interns?|directors?|vendors?|customers?|"
@@ -206,7 +207,7 @@ def _topic(previous: str) -> str | None:
         return str(quoted.group(1))
     phrase = _NOUN_PHRASE.search(body)
     if phrase:
-        return f"the {phrase.group('np').strip()}"
+        return f"the {_PARTICIPLE.sub('', phrase.group('np').strip())}"
     name = _NAME.search(body)
     if name:
         return str(name.group())

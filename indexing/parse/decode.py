@@ -62,7 +62,7 @@ def decode(data: bytes, declared: str | None = None) -> Decoded:
     """
     decoded = _marked(data) or _wide(data) or _utf8(data) or _declared(data, declared) or _guessed(data)
     sample = decoded.text[:SAMPLE_BYTES]
-    if len(_CONTROLS.findall(sample)) > BINARY_SHARE * len(sample):
+    if len(_CONTROLS.findall(sample)) > max(BINARY_SHARE * len(sample), 8):
         raise ParseFailure("unsupported", "is binary data, not text", remedy="check the file's type")
     return decoded
 

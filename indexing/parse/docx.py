@@ -8,10 +8,8 @@ followed, and the archive is measured before it is unpacked.
 from __future__ import annotations
 
 import io
-import zipfile
 from typing import Final
 
-from docx.opc.exceptions import OpcError
 from docx.opc.package import OpcPackage
 from docx.opc.part import Part
 from docx.oxml.parser import parse_xml
@@ -35,8 +33,8 @@ from indexing.parse.model import (
 
 MEDIA_TYPE: Final = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 
-_DAMAGED: Final = (OpcError, KeyError, ValueError, SyntaxError, AttributeError, RecursionError, zipfile.BadZipFile)
-"""What python-docx and lxml (whose XMLSyntaxError is a SyntaxError) raise for a damaged package."""
+_DAMAGED: Final = (SyntaxError, ValueError, AttributeError, RecursionError)
+"""What lxml, whose XMLSyntaxError is a SyntaxError, raises for a damaged part."""
 
 
 def read_docx(source: Source, limits: ParseLimits) -> list[ParseResult]:
@@ -44,7 +42,9 @@ def read_docx(source: Source, limits: ParseLimits) -> list[ParseResult]:
     measure(source.data, limits)
     try:
         return [_Document(source.data, limits).parsed()]
-    except (*_DAMAGED, EOFError, NotImplementedError, OSError):
+    except ParseFailure:
+        raise
+    except Exception:  # noqa: BLE001 (zipfile, zlib, lxml and python-docx raise dozens of kinds)
         raise ParseFailure(
             "corrupt", "is not a readable Word file", remedy="open it in a word processor and save it again"
         ) from None

@@ -1,11 +1,17 @@
-"""The walk over an HTML tree that gathers its text in reading order."""
+"""The walk over an HTML tree that gathers its text in reading order. Also a script: markup in, a `Page` as JSON out."""
 
 from __future__ import annotations
 
+import json
 import re
+import resource
+import sys
 from typing import Final, NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+MEMORY_BYTES: Final = 4 * 2**30
+"""What the script may take."""
 
 _DROPPED: Final = frozenset({"script", "style", "template", "head", "iframe", "object", "svg", "-comment"})
 _PARAGRAPHS: Final = frozenset(
@@ -81,6 +87,7 @@ class _Flow:
         self._parts: list[str] = []
         self._line: list[str] = []
         self._raw = False
+        self._before = 0
         self._gap = 0
         self._prefix = ""
         self._fresh_cell = False
@@ -101,9 +108,9 @@ class _Flow:
             self._start_cell()
         else:
             self._separate(tag)
-        self._prefix = _PREFIXES.get(tag, self._prefix)
         below = node.first_child
         if below is not None:
+            self._prefix = _PREFIXES.get(tag, self._prefix)
             outer = self._open[-1] if self._open else _Open("", False, False)
             preformatted = outer.preformatted or tag in {"pre", "textarea"}
             self._open.append(_Open(tag, outer.hidden or _is_hidden(node), preformatted))
@@ -144,8 +151,8 @@ class _Flow:
         self._fresh_cell = True
 
     def _separate(self, tag: str) -> None:
-        if self._fresh_cell and tag not in _ROWS:
-            return  # a paragraph that opens a cell stays on the line of its row
+        if (self._fresh_cell or self._prefix) and tag not in _ROWS and tag not in _PREFIXES:
+            return  # a paragraph that opens a cell or a list item stays on its line
         if tag in _PARAGRAPHS:
             self._gap = 2
         elif tag in _LINES:
@@ -158,8 +165,10 @@ class _Flow:
         line = line.strip("\n") if self._raw else " ".join(line.split())
         if line.strip(" |"):
             if self._parts:
-                self._parts.append("\n" * max(self._gap, 1))
+                self._parts.append("\n" * self._before)
             self._parts.append(line)
+            self._before = 1
+        self._before = max(self._before, self._gap)
         self._line.clear()
         self._gap, self._raw = 0, False
 
@@ -167,3 +176,12 @@ class _Flow:
 def _is_hidden(node: LexborNode) -> bool:
     attributes = node.attributes
     return "hidden" in attributes or _INVISIBLE.search(attributes.get("style") or "") is not None
+
+
+def main() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    sys.stdout.write(json.dumps(walk(sys.stdin.buffer.read().decode("utf-8"))))
+
+
+if __name__ == "__main__":
+    main()

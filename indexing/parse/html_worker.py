@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
-import resource
 import subprocess
 import sys
-from typing import Final
 
-import msgspec
-
+from indexing.parse import html_text
 from indexing.parse.failure import ParseFailure
-from indexing.parse.html_text import Page, walk
-
-MEMORY_BYTES: Final = 4 * 2**30
+from indexing.parse.html_text import MEMORY_BYTES, Page
 
 
 def run(markup: str, seconds: float) -> Page:
     """Walk `markup` elsewhere. Raises `ParseFailure` ("too_large") when it takes too much time or memory."""
-    # The child gets the import path and nothing else: no keys, no settings.
+    # The child gets the import path and nothing else: no keys, no settings. It runs the module as a script,
+    # since importing the package would load every other parser too.
     environment = {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-c", "from indexing.parse.html_worker import main; main()"],
+            [sys.executable, "-P", html_text.__file__],
             input=markup.encode("utf-8"),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -36,11 +33,4 @@ def run(markup: str, seconds: float) -> Page:
             f"the page's markup takes more than {seconds:.0f} s or {MEMORY_BYTES >> 30} GiB to parse",
             remedy="split the page, or save it as text",
         ) from None
-    return Page(*msgspec.json.decode(done.stdout, type=tuple[str, str | None, bool]))
-
-
-def main() -> None:
-    """The child: markup on standard input, a page as JSON on standard output."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    page = walk(sys.stdin.buffer.read().decode("utf-8"))
-    sys.stdout.buffer.write(msgspec.json.encode(tuple(page)))
+    return Page(*json.loads(done.stdout))

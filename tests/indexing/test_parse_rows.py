@@ -1,0 +1,118 @@
+"""CSV and JSON Lines."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from indexing.parse import Parsed, ParseFailure, ParseResult, parse
+
+
+def csv(text: str, name: str = "a.csv") -> Parsed:
+    (parsed,) = parse(name, text.encode())
+    assert isinstance(parsed, Parsed)
+    return parsed
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("name,city\nana,Oslo\nbo,Rome\n", "name: ana\ncity: Oslo\n\nname: bo\ncity: Rome"),
+        ("name;city\nana;Oslo, Norway", "name: ana\ncity: Oslo, Norway"),
+        ('name,note\nana,"a ""quoted"",\nlong note"', 'name: ana\nnote: a "quoted", long note'),
+        ("name,\nana,x", "name: ana\ncolumn 2: x"),
+        ("name,city\nana\n\n,Rome", "name: ana\n\ncity: Rome"),
+        ("\n\nname,city\nana,Oslo", "name: ana\ncity: Oslo"),
+        ("name,city", "name, city"),
+    ],
+)
+def test_rows_become_header_and_value(text: str, expected: str) -> None:
+    parsed = csv(text)
+    assert parsed.text == expected
+    assert parsed.warnings == ()
+
+
+def test_tabs() -> None:
+    assert csv("a, b\tc\n1\t2", "a.tsv").text == "a, b: 1\nc: 2"
+    assert csv("a\tb\n1\t2").text == "a: 1\nb: 2"
+
+
+def test_cells_beyond_the_header_are_kept_and_flagged() -> None:
+    parsed = csv("a,b\n1,2,3\n4")
+    assert parsed.text == "a: 1\nb: 2\ncolumn 3: 3\n\na: 4"
+    assert parsed.warnings == ("inconsistent_columns",)
+    assert parsed.metadata == {"rows": 2}
+
+
+def test_a_quote_that_never_closes_does_not_swallow_the_file() -> None:
+    parsed = csv('size,item\n"5 inch,pipe\n6,hose\n7,tube')
+    assert parsed.text == 'size: "5 inch\nitem: pipe\n\nsize: 6\nitem: hose\n\nsize: 7\nitem: tube'
+    assert parsed.warnings == ("unbalanced_quotes",)
+
+
+def test_a_cell_may_be_long() -> None:
+    assert len(csv("a,b\n" + "word " * 60_000 + ",x").text) > 290_000
+
+
+def test_repeated_headers_cannot_blow_a_file_up() -> None:
+    with pytest.raises(ParseFailure) as caught:
+        csv("h" * 10_000 + "\n" + "a\n" * 10_000)
+    assert caught.value.status == "too_large"
+
+
+def lines(*records: object) -> list[ParseResult]:
+    text = "\n".join(record if isinstance(record, str) else json.dumps(record) for record in records)
+    return parse("a.jsonl", text.encode())
+
+
+def test_each_line_is_a_child_of_its_own() -> None:
+    first, second, third = lines(
+        {"id": "p1", "title": "One", "text": "first", "metadata": {"year": 2024, "draft": None}, "allow": ["user:ana"]},
+        "",
+        {"text": "second", "allow": [], "deny": ["group:hr"]},
+        {"_id": 7, "text": "third\u2028line", "title": ""},
+    )
+    assert isinstance(first, Parsed)
+    assert (first.suffix, first.title, first.text) == ("#p1", "One", "first")
+    assert first.metadata == {"year": 2024}
+    assert (first.allow, first.deny) == (("user:ana",), None)
+    assert first.source is not None
+    assert json.loads(first.source)["id"] == "p1"
+    assert isinstance(second, Parsed)
+    assert (second.suffix, second.allow, second.deny) == ("#3", (), ("group:hr",))
+    assert isinstance(third, Parsed)
+    assert (third.suffix, third.text, third.title) == ("#7", "third\u2028line", None)
+
+
+@pytest.mark.parametrize(
+    ("bad", "suffix", "said"),
+    [
+        ('{"text": "cut off', "#line-2", "line 2"),
+        ("[1, 2]", "#line-2", "array"),
+        ({"id": "x"}, "#line-2", "text"),
+        ({"id": "x", "text": 5}, "#line-2", "text"),
+        ({"text": "t", "alow": ["tenant"]}, "#line-2", "alow"),
+        ({"id": "x", "text": "t", "allow": ["everyone"]}, "#x", "label"),
+        ({"id": "x", "text": "t", "deny": "user:bo"}, "#line-2", "deny"),
+        ({"id": "x\n", "text": "t"}, "#line-2", "name"),
+        ({"id": "x", "text": "  "}, "#x", "no text"),
+        ({"id": "p1", "text": "again"}, "#line-2", "line 1"),
+        ('{"text": "t", "metadata": ' + "[" * 100_000, "#line-2", "line 2"),
+    ],
+)
+def test_a_bad_line_is_reported_and_the_others_go_on(bad: object, suffix: str, said: str) -> None:
+    first, failed, last = lines({"id": "p1", "text": "first"}, bad, {"id": "p3", "text": "last"})
+    assert isinstance(first, Parsed)
+    assert isinstance(last, Parsed)
+    assert isinstance(failed, ParseFailure)
+    assert failed.suffix == suffix
+    assert failed.item == "a.jsonl" + suffix
+    assert said in failed.reason
+    assert failed.remedy
+
+
+def test_a_reason_does_not_quote_the_text() -> None:
+    (failed,) = lines({"text": ["confidential"], "allow": ["tenant"]})
+    assert isinstance(failed, ParseFailure)
+    assert "confidential" not in str(failed)

@@ -1,0 +1,133 @@
+"""Decoding, plain text and Markdown."""
+
+from __future__ import annotations
+
+import codecs
+
+import pytest
+
+from indexing.parse import Parsed, parse
+from indexing.parse.decode import decode
+
+GERMAN = "Größe und Öffnung: die Straße führt über die Brücke. Für Übergänge gilt die Regel."
+ENGLISH = "All human beings are born free and equal in dignity and rights. They are endowed with reason."
+RUSSIAN = "Все люди рождаются свободными и равными в своем достоинстве и правах. Они наделены разумом и совестью."
+JAPANESE = "すべての人間は、生まれながらにして自由であり、かつ、尊厳と権利とについて平等である。"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        GERMAN.encode(),
+        codecs.BOM_UTF8 + GERMAN.encode(),
+        codecs.BOM_UTF16_LE + GERMAN.encode("utf-16-le"),
+        codecs.BOM_UTF16_BE + GERMAN.encode("utf-16-be"),
+        codecs.BOM_UTF32_LE + GERMAN.encode("utf-32-le"),
+        GERMAN.encode("utf-16-le"),
+        GERMAN.encode("utf-16-be"),
+    ],
+)
+def test_unicode_is_decoded_for_certain(data: bytes) -> None:
+    assert decode(data)[::2] == (GERMAN, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [(GERMAN, "cp1252"), (RUSSIAN, "cp866"), (RUSSIAN, "koi8-r"), (JAPANESE, "shift_jis"), (ENGLISH, "cp500")],
+)
+def test_a_guess_is_right_and_says_that_it_is_a_guess(text: str, encoding: str) -> None:
+    assert decode(text.encode(encoding))[::2] == (text, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding", "label"),
+    [
+        (RUSSIAN, "cp1251", "windows-1251"),
+        (JAPANESE, "shift_jis", "Shift_JIS"),
+        (GERMAN, "cp1252", "ISO-8859-1"),
+        (JAPANESE, "iso2022_jp", None),
+    ],
+)
+def test_a_declared_charset_that_fits_is_certain(text: str, encoding: str, label: str | None) -> None:
+    assert decode(text.encode(encoding), label)[::2] == (text, True)
+
+
+@pytest.mark.parametrize("label", ["iso-8859-1", "utf-16", "no-such-charset", "hex", "idna", ""])
+def test_bytes_that_are_utf8_overrule_what_is_declared(label: str) -> None:
+    assert decode(GERMAN.encode(), label)[::2] == (GERMAN, True)
+
+
+@pytest.mark.parametrize("label", ["utf-8", "ascii", "windows-1252", "hex"])
+def test_a_declared_charset_that_does_not_fit_is_a_guess(label: str) -> None:
+    decoded = decode(RUSSIAN.encode("koi8-r"), label)
+    assert (decoded.text, decoded.certain) == (RUSSIAN, False)
+
+
+def test_utf8_with_a_damaged_byte_stays_utf8() -> None:
+    decoded = decode((GERMAN * 5).encode() + b"\xff" + GERMAN.encode())
+    assert decoded == (GERMAN * 5 + "\ufffd" + GERMAN, "utf-8", False)
+
+
+def test_truncated_utf16_keeps_its_text() -> None:
+    decoded = decode(codecs.BOM_UTF16_LE + GERMAN.encode("utf-16-le") + b"x")
+    assert decoded.text.startswith(GERMAN)
+    assert not decoded.certain
+
+
+def test_a_doubtful_decoding_is_kept_with_a_warning() -> None:
+    (parsed,) = parse("a.txt", GERMAN.encode("cp1252"))
+    assert isinstance(parsed, Parsed)
+    assert parsed.text == GERMAN
+    assert parsed.warnings == ("uncertain_encoding",)
+
+
+def markdown(text: str) -> Parsed:
+    (parsed,) = parse("a.md", text.encode())
+    assert isinstance(parsed, Parsed)
+    return parsed
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("text\n\n# The *first* `one`\n\n# Another", "The first one"),
+        ("## Lower\n\n# Higher", "Higher"),
+        ("Underlined\n===\n\ntext", "Underlined"),
+        ("---\ntitle: 'Of the matter'\n---\n# Heading", "Of the matter"),
+        ("```\n# code\n```\n", None),
+        ("no heading", None),
+    ],
+)
+def test_markdown_is_kept_as_written_and_titled(text: str, title: str | None) -> None:
+    parsed = markdown(text)
+    assert parsed.text == text
+    assert parsed.title == title
+    assert parsed.warnings == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "text\n\n<!-- ignore what was said -->\n",
+        "text <!-- ignore --> more",
+        'text <span style="display: none">ignore</span>',
+        "<div hidden>ignore</div>\n\ntext",
+    ],
+)
+def test_markdown_that_a_rendered_page_hides_is_kept_and_flagged(text: str) -> None:
+    parsed = markdown(text)
+    assert "ignore" in parsed.text
+    assert parsed.warnings == ("hidden_text",)
+
+
+@pytest.mark.parametrize(
+    "text", ["`<!-- shown -->` text".replace("`", "```\n", 1) + "\n```", "a hidden <b>b</b>", "x < y"]
+)
+def test_markdown_that_shows_markup_is_not_flagged(text: str) -> None:
+    assert markdown(text).warnings == ()
+
+
+def test_pictures_inside_markdown_are_left_out() -> None:
+    parsed = markdown("before ![](data:image/png;base64,iVBORw0KGgo=) after")
+    assert parsed.text == "before ![](data:) after"
+    assert parsed.warnings == ("embedded_data_removed",)

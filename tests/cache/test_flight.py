@@ -31,7 +31,7 @@ def run(desk: Desk, ends: list[str], cancel: list[int] | None = None) -> tuple[l
     """Start one task an end, let the leaders finish one after another; the roles in order, and the results."""
 
     async def body() -> tuple[list[Role], list[object], int]:
-        flights, roles, asked = Flights(), [], desk.ask("How long is the leave?")
+        flights, roles, asked = Flights(), list[Role](), desk.ask("How long is the leave?")
         events = [asyncio.Event() for _ in ends]
         tasks = [
             asyncio.create_task(take(flights, desk, asked, roles, event, end))

@@ -6,8 +6,7 @@ import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
-
-import httpx
+from urllib.parse import urlsplit
 
 from tenancy.errors import InvalidInput
 
@@ -44,20 +43,21 @@ def checked_url(endpoint: Endpoint) -> str:
     if not endpoint.model or not endpoint.revision:
         raise InvalidInput("a generator needs a model and a revision", item="generator.model")
     try:
-        url = httpx.URL(endpoint.base_url)
-    except httpx.InvalidURL as error:
+        url = urlsplit(endpoint.base_url)
+        host, _ = url.hostname or "", url.port
+    except ValueError as error:
         raise InvalidInput("the generator's address is no URL", item=item) from error
-    if url.scheme not in {"http", "https"} or not url.host:
+    if url.scheme not in {"http", "https"} or not host:
         raise InvalidInput("the generator's address must begin with http:// or https://", item=item)
-    if url.userinfo or url.query or url.fragment:
+    if "@" in url.netloc or url.query or url.fragment:
         raise InvalidInput("the generator's address must hold no credentials, query or fragment", item=item)
-    if url.scheme == "http" and not endpoint.plaintext and not _is_loopback(url.host):
+    if url.scheme == "http" and not endpoint.plaintext and not _is_loopback(host):
         raise InvalidInput(
             "the generator's address is unencrypted and on another machine",
             item=item,
             remedy="use https, or set plaintext = true for a private network",
         )
-    return str(url).rstrip("/").removesuffix("/v1")
+    return url.geturl().rstrip("/").removesuffix("/v1")
 
 
 def _is_loopback(host: str) -> bool:

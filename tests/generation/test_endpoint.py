@@ -38,6 +38,8 @@ def test_usable_addresses(url: str, base: str) -> None:
         "https://user:secret@engine.example",
         "https://engine.example?key=1",
         "https://",
+        "https://engine.example:port",
+        "http://[::1",
     ],
 )
 def test_unusable_addresses(url: str) -> None:

@@ -6,20 +6,20 @@ transaction, so an interruption loses at most the batches in flight, and the nex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 from threading import Event
 from typing import Final
 
+from indexing.acl_rules import Decision
 from indexing.documents import stored_under
 from indexing.ingest import Draft, Pipeline, Prepared, Removal, Source, Writable, embed, prepare, write
 from indexing.origin import Origin
 from indexing.outcome import Outcome, failed
 from indexing.parse import ParseFailure, ParseLimits
 from indexing.walk import Found, files, root_of
-from tenancy.acl import AccessList
 from tenancy.errors import InvalidInput
 from tenancy.tenant import TenantHandle
 
@@ -29,27 +29,30 @@ BATCH_CHUNKS: Final = 256
 _BATCH_ITEMS: Final = 256
 _MAX_BYTES: Final = ParseLimits().max_bytes
 
-AccessFor = Callable[[str], AccessList | None]
-"""From a document's name to its access list; None keeps the present one, and lets nobody read a new document."""
+Decide = Callable[[str], Decision | None]
+"""From a file's name to its access list, as `AccessRules.decide`; None keeps the list that is there, and lets nobody
+read a new document."""
 
 
 def ingest_paths(
     tenant: TenantHandle,
     pipeline: Pipeline,
     paths: Sequence[Path],
-    access_for: AccessFor,
+    decide: Decide,
     still_open: Callable[[], object],
     *,
     prune: bool = False,
+    exclude: Collection[Path] = (),
 ) -> Iterator[Outcome]:
     """Ingest files and folders; outcomes come as they are durable, in the order of the files.
 
     A failing file is an outcome, and the rest goes on. `still_open` raises where the tenant is suspended or deleted;
     it is asked before each write. With `prune`, documents that came from one of the folders in `paths` and whose
-    file is gone are removed at the end, unless a part of that folder could not be read.
+    file is gone are removed at the end, unless a part of that folder could not be read. `exclude` are files that are
+    no documents: the rules and the manifest.
     Raises `InvalidInput` for a path that does not exist, `ModelMismatch`, `TenantSuspended`, `NotFound`.
     """
-    run = _Run(tenant, pipeline, access_for, paths)
+    run = _Run(tenant, pipeline, decide, paths, exclude)
     try:
         yield from _overlapped(tenant, pipeline, run.items(prune), still_open)
     except Exception:
@@ -61,13 +64,20 @@ def ingest_paths(
 class _Run:
     """One call of `ingest_paths`, and what it has seen so far; used by the parsing thread alone."""
 
-    def __init__(self, tenant: TenantHandle, pipeline: Pipeline, access_for: AccessFor, paths: Sequence[Path]) -> None:
+    def __init__(
+        self,
+        tenant: TenantHandle,
+        pipeline: Pipeline,
+        decide: Decide,
+        paths: Sequence[Path],
+        exclude: Collection[Path],
+    ) -> None:
         self._tenant = tenant
         self._pipeline = pipeline
-        self._access_for = access_for
+        self._decide = decide
         self._paths = paths
         self._names: set[str] = set()
-        self._files: set[Path] = set()
+        self._files: set[Path] = {path.resolve() for path in exclude}
         self._present: dict[str, set[str]] = {root.origin: set() for path in paths if (root := root_of(path)).whole}
 
     def items(self, prune: bool) -> Iterator[Prepared]:
@@ -115,7 +125,13 @@ class _Run:
             raise InvalidInput(
                 f"the file cannot be read: {error.strerror}", item=entry.name, remedy="check its permissions"
             ) from error
-        return Source(entry.name, data, access=self._access_for(entry.name), origin=Origin(entry.root.origin))
+        origin = Origin(entry.root.origin)
+        decision = self._decide(entry.name)
+        if decision is None:
+            return Source(entry.name, data, origin=origin)
+        return Source(
+            entry.name, data, decision.access, title=decision.title, metadata=decision.metadata, origin=origin
+        )
 
     def _claimed(self, prepared: list[Prepared]) -> list[Prepared]:
         """One run writes each name once: two files of one name would replace each other for ever."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import ColumnElement, Row, delete, func, insert, select, update
+from sqlalchemy import Executable, Integer, Row, bindparam, delete, func, insert, select, update
 
 from indexing.chunk import Chunk
 from indexing.origin import Origin
@@ -18,6 +18,31 @@ from tenancy.schema import chunks, documents, versions
 from tenancy.tenant import ReadView, TenantHandle, WriteView
 
 MAX_LISTED: Final = 1000
+
+# Statements are made once: for a short document, making them takes longer than running them.
+_STORED = select(
+    documents.c.id,
+    documents.c.name,
+    documents.c.version,
+    documents.c.media_type,
+    documents.c.title,
+    documents.c.metadata,
+    documents.c.origin,
+    chunks.c.id.label("first_chunk"),
+).outerjoin(chunks, (chunks.c.document_id == documents.c.id) & (chunks.c.ordinal == 0))
+_OWN = _STORED.where(documents.c.name == bindparam("name"))
+_FAMILY = _STORED.where(
+    (documents.c.name == bindparam("name"))
+    | ((documents.c.name >= bindparam("first")) & (documents.c.name < bindparam("behind")))
+)
+_UNDER = _STORED.where(
+    (documents.c.origin == bindparam("root"))
+    | (func.substr(documents.c.origin, 1, bindparam("length", type_=Integer)) == bindparam("inside"))
+)
+_ADD = insert(documents).returning(documents.c.id)
+_ADD_CHUNKS = insert(chunks)
+_ADD_VERSION = insert(versions)
+_NEWEST_VERSION = select(func.max(versions.c.ordinal)).where(versions.c.document_id == bindparam("id"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +76,7 @@ class Stored:
     version: str
     media_type: str
     title: str
+    metadata: Mapping[str, Any]
     origin: Origin
     first_chunk: int
     access: AccessList
@@ -116,50 +142,44 @@ def delete_document(tenant: TenantHandle, name: str, now: float) -> list[str]:
 
 def find_stored(view: ReadView, name: str) -> Stored | None:
     """The document `name`, if there is one."""
-    return _stored(view, documents.c.name == name).get(name)
+    return _stored(view, _OWN, {"name": name}).get(name)
 
 
 def stored_family(view: ReadView, name: str) -> dict[str, Stored]:
     """The document `name` and those that were made from parts of the file `name`, by name."""
     # "$" follows "#": the range holds every name that begins with `name` and "#", through the index of names.
-    child = (documents.c.name >= f"{name}#") & (documents.c.name < f"{name}$")
-    found = _stored(view, (documents.c.name == name) | child)
+    found = _stored(view, _FAMILY, {"name": name, "first": f"{name}#", "behind": f"{name}$"})
     return {key: stored for key, stored in found.items() if key == name or stored.origin.file == name}
 
 
 def stored_under(view: ReadView, root: str) -> dict[str, Stored]:
     """All documents that came from `root`, by name."""
-    inside = func.substr(documents.c.origin, 1, len(root) + 1) == f"{root}\n"
-    return _stored(view, (documents.c.origin == root) | inside)
+    return _stored(view, _UNDER, {"root": root, "inside": f"{root}\n", "length": len(root) + 1})
 
 
-def _stored(view: ReadView, condition: ColumnElement[bool]) -> dict[str, Stored]:
-    query = (
-        select(
-            documents.c.id, documents.c.name, documents.c.version, documents.c.media_type,
-            documents.c.title, documents.c.origin, chunks.c.id.label("first_chunk"),
-        )
-        .outerjoin(chunks, (chunks.c.document_id == documents.c.id) & (chunks.c.ordinal == 0))
-        .where(condition)
-    )  # fmt: skip
+def _stored(view: ReadView, query: Executable, parameters: Mapping[str, str | int]) -> dict[str, Stored]:
     return {
         row.name: Stored(
-            row.id, row.version, row.media_type, row.title, Origin.parse(row.origin), row.first_chunk or 0,
-            get_access_list(view, row.id),
+            id=row.id,
+            version=row.version,
+            media_type=row.media_type,
+            title=row.title,
+            metadata=row.metadata,
+            origin=Origin.parse(row.origin),
+            first_chunk=row.first_chunk or 0,
+            access=get_access_list(view, row.id),
         )
-        for row in view.execute(query).all()
-    }  # fmt: skip
+        for row in view.execute(query, parameters).all()
+    }
 
 
 def add(view: WriteView, name: str, content: Content, origin: Origin, access: AccessList, now: float) -> int:
     """Write a new document; returns its id."""
-    document_id = view.execute(
-        insert(documents).values(name=name, **_columns(content, origin, now)).returning(documents.c.id)
-    ).scalar_one()
-    _write_chunks(view, document_id, name, content, now)
+    document_id = int(view.execute(_ADD, {"name": name, **_columns(content, origin, now)}).scalar_one())
+    _write_chunks(view, document_id, name, content, 1, now)
     write_access_list(view, document_id, access, now)
     view.bump_corpus(document_id)
-    return int(document_id)
+    return document_id
 
 
 def replace(
@@ -169,7 +189,8 @@ def replace(
     view.execute(update(documents).where(documents.c.id == document_id).values(**_columns(content, origin, now)))
     view.execute(delete(chunks).where(chunks.c.document_id == document_id))
     _retire(view, document_id, now)
-    _write_chunks(view, document_id, name, content, now)
+    newest = view.execute(_NEWEST_VERSION, {"id": document_id}).scalar() or 0
+    _write_chunks(view, document_id, name, content, newest + 1, now)
     set_access_list(view, document_id, access, now)
     view.bump_corpus(document_id)
 
@@ -201,10 +222,11 @@ def _columns(content: Content, origin: Origin, now: float) -> dict[str, Any]:
     }
 
 
-def _write_chunks(view: WriteView, document_id: int, name: str, content: Content, now: float) -> None:
+def _write_chunks(view: WriteView, document_id: int, name: str, content: Content, ordinal: int, now: float) -> None:
+    """The chunks, and the record of this version, the document's `ordinal`-th."""
     rows = zip(content.chunks, content.vectors.astype("<f4", copy=False), content.terms, strict=True)
     view.execute(
-        insert(chunks),
+        _ADD_CHUNKS,
         [
             {
                 "document_id": document_id,
@@ -219,16 +241,16 @@ def _write_chunks(view: WriteView, document_id: int, name: str, content: Content
             for chunk, vector, terms in rows
         ],
     )
-    newest = view.execute(select(func.max(versions.c.ordinal)).where(versions.c.document_id == document_id)).scalar()
     view.execute(
-        insert(versions).values(
-            document_id=document_id,
-            ordinal=(newest or 0) + 1,
-            version=content.version,
-            document=name,
-            chunks=len(content.chunks),
-            created=now,
-        )
+        _ADD_VERSION,
+        {
+            "document_id": document_id,
+            "ordinal": ordinal,
+            "version": content.version,
+            "document": name,
+            "chunks": len(content.chunks),
+            "created": now,
+        },
     )
 
 

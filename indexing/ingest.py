@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
@@ -24,7 +24,7 @@ from indexing.model import claim_model, claim_pipeline, current_since, require_m
 from indexing.origin import API, Origin
 from indexing.outcome import Outcome, Status, failed
 from indexing.parse import Parsed, ParseFailure, parse
-from indexing.parse.model import MAX_TITLE
+from indexing.parse.model import MAX_TITLE, Scalar
 from indexing.terms import TERMS_REVISION, pack, term_postings
 from tenancy.acl import AccessList, get_access_list, set_access_list
 from tenancy.errors import Conflict, InvalidInput, StrongroomError
@@ -51,7 +51,8 @@ class Source:
     """A document as it comes in.
 
     `access` None keeps the list of a document that is there, and lets nobody read a new one. `media_type` None is
-    recognised from name and content; `title` None is taken from the content, or else the name.
+    recognised from name and content; `title` None is taken from the content, or else the name; `metadata` comes over
+    what the content says. For a file of lines, each line's own title and metadata come first.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Source:
     access: AccessList | None = None
     media_type: str | None = None
     title: str | None = None
+    metadata: Mapping[str, Scalar] = field(default_factory=dict)
     origin: Origin = API
 
 
@@ -159,10 +161,10 @@ def prepare(tenant: TenantHandle, pipeline: Pipeline, source: Source) -> list[Pr
     if own is not None and len(family) == 1 and _is_current(own, version, source, since):
         return [_relist(name, own, source.origin, _wanted(source))]
     results = parse(name, source.data, source.media_type)
-    prepared = [_prepare(pipeline, source, name, version, result, family, since) for result in results]
+    prepared: list[Prepared] = [_prepare(pipeline, source, name, version, result, family, since) for result in results]
     outcomes = [item for item in prepared if isinstance(item, Outcome)]
     if all(outcome.error is None for outcome in outcomes):
-        kept = {item.name for item in prepared if not isinstance(item, Outcome)} | {item.document for item in outcomes}
+        kept = {item.document if isinstance(item, Outcome) else item.name for item in prepared}
         prepared += [Removal(gone, stored) for gone, stored in family.items() if gone not in kept]
     return prepared
 
@@ -218,7 +220,9 @@ def _prepare(
     try:
         name = nfc_name(name, "document", limit=MAX_DOCUMENT_NAME)
         if result.suffix:
-            source = replace(source, origin=Origin(source.origin.root, file), title=None)
+            metadata = {key: value for key, value in source.metadata.items() if key not in result.metadata}
+            origin = Origin(source.origin.root, file)
+            source = replace(source, origin=origin, title=None, metadata=metadata)
         if result.source is not None:
             version = _version(result.source)
         before = family.get(name)
@@ -228,7 +232,8 @@ def _prepare(
         chunks = chunk(result.text, pipeline.chunking)
         terms = [pack(term_postings(piece.text)) for piece in chunks]
         title = source.title or result.title or PurePosixPath(file).name + result.suffix
-        return Draft(name, version, title, result, chunks, terms, source.origin, wanted, before)
+        parsed = replace(result, metadata={**result.metadata, **source.metadata})
+        return Draft(name, version, title, parsed, chunks, terms, source.origin, wanted, before)
     except InvalidInput as error:
         return failed(name, error)
 
@@ -248,13 +253,14 @@ def _wanted(source: Source, parsed: Parsed | None = None) -> Wanted:
 
 
 def _is_current(stored: Stored, version: str, source: Source, since: int | None) -> bool:
-    """Whether the same bytes went through the same pipeline, as the same kind of file, under the same title."""
+    """Whether the same bytes went through the same pipeline, as the same kind of file, and is called the same."""
     return (
         stored.version == version
         and since is not None
         and stored.first_chunk > since
         and (source.media_type is None or source.media_type.partition(";")[0].strip().lower() == stored.media_type)
         and source.title in {None, stored.title}
+        and source.metadata.items() <= stored.metadata.items()
     )
 
 

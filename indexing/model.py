@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from indexing.embed import Fingerprint
@@ -15,11 +15,12 @@ from tenancy.tenant import ReadView, WriteView
 
 _EMBEDDER: Final = "embedder"
 _PIPELINE: Final = "pipeline"
+_VALUE = select(meta.c.value).where(meta.c.key == bindparam("wanted"))
 
 
 def require_model(view: ReadView, fingerprint: Fingerprint) -> bool:
     """True where the collection is bound to this model, False where it is still free. Raises `ModelMismatch`."""
-    stored = view.execute(select(meta.c.value).where(meta.c.key == _EMBEDDER)).scalar_one_or_none()
+    stored = view.execute(_VALUE, {"wanted": _EMBEDDER}).scalar_one_or_none()
     here = msgspec.to_builtins(fingerprint)
     if stored == here:
         return True
@@ -44,7 +45,7 @@ def current_since(view: ReadView, pipeline: str) -> int | None:
 
     Chunk ids only grow, so one number tells the documents of an earlier chunker or term revision from the rest.
     """
-    stored = view.execute(select(meta.c.value).where(meta.c.key == _PIPELINE)).scalar_one_or_none()
+    stored = view.execute(_VALUE, {"wanted": _PIPELINE}).scalar_one_or_none()
     return int(stored["after"]) if stored is not None and stored["pipeline"] == pipeline else None
 
 

@@ -60,7 +60,8 @@ class Postings:
         for postings, keep in parts:
             kept = keep[postings.rows]
             number = np.cumsum(keep) - 1 + base
-            hashes.append(np.repeat(postings.terms, np.diff(postings.starts.astype(np.intp)))[kept])
+            starts = postings.starts.astype(np.intp)
+            hashes.append(np.repeat(postings.terms, starts[1:] - starts[:-1])[kept])
             rows.append(position[number[postings.rows[kept]]])
             counts.append(postings.counts[kept].astype(np.uint16))
             lengths.append(postings.lengths[keep])

@@ -6,7 +6,7 @@ them is its slot. Access lists and deletions are not in here (`indexing.access`)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +61,8 @@ class Segment:
     @property
     def nbytes(self) -> int:
         arrays = (self.chunk_ids, self.document_ids, self.starts)
-        return self.rows * self.index.d * 4 + self.postings.nbytes + sum(array.nbytes for array in arrays)
+        dimension: int = self.index.d
+        return 4 * self.rows * dimension + self.postings.nbytes + sum(array.nbytes for array in arrays)
 
     def vectors(self) -> Vectors:
         """A copy of all vectors, (rows, dimension)."""
@@ -85,7 +86,7 @@ class Segment:
         """From one flag a slot to one flag a row."""
         return np.repeat(slots, np.diff(self.starts))
 
-    def nearest(self, vector: Vectors, readable: Mask, count: int, k: int) -> Iterator[tuple[int, float]]:
+    def nearest(self, vector: Vectors, readable: Mask, count: int, k: int) -> list[tuple[int, float]]:
         """Rows and inner products of the best `k` of the `count` rows that `readable` (rows,) marks.
 
         Exact, and with every row that ties with the k-th. The readable set is a selector inside the search, never
@@ -93,10 +94,12 @@ class Segment:
         Raises `Corrupt` where the index returns fewer rows than were asked for, or one that is not readable.
         """
         bits = np.packbits(readable, bitorder="little")
-        selector = faiss.SearchParameters(sel=faiss.IDSelectorBitmap(len(bits), faiss.swig_ptr(bits)))
+        selector = faiss.IDSelectorBitmap(len(bits), faiss.swig_ptr(bits))
+        parameters = faiss.SearchParameters()
+        parameters.sel = selector
         wanted = min(k + 1, count)
         while True:
-            found, numbers = self.index.search(vector[np.newaxis], wanted, params=selector)
+            found, numbers = self.index.search(vector[np.newaxis], wanted, params=parameters)
             # -1 means "no further row"; as an index it would name the last row, which may not be readable.
             real = numbers[0] >= 0
             scores, rows = found[0][real], numbers[0][real]
@@ -105,4 +108,4 @@ class Segment:
             if wanted == count or scores[-1] < scores[k - 1]:
                 break
             wanted = min(4 * wanted, count)
-        yield from zip(rows.tolist(), scores.tolist(), strict=True)
+        return list(zip(rows.tolist(), scores.tolist(), strict=True))

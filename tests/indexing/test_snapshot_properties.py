@@ -99,9 +99,7 @@ def compare(shelf: Shelf, oracle: Oracle, principal: Principal, vector: list[flo
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(history=st.lists(st.tuples(steps, st.booleans()), max_size=12), vector=directions, k=st.integers(1, 12))
-def test_any_history_gives_what_the_oracle_gives(
-    history: list[tuple[Any, bool]], vector: list[float], k: int
-) -> None:
+def test_any_history_gives_what_the_oracle_gives(history: list[tuple[Any, bool]], vector: list[float], k: int) -> None:
     with fresh_company() as company:
         shelf, oracle = Shelf(company), Oracle()
         people = [company.principal("ana"), company.principal("bo")]

@@ -1,0 +1,232 @@
+"""Files and folders into one tenant."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexing import batch, documents
+from indexing.acl_rules import Decision
+from indexing.batch import ingest_paths
+from indexing.embed import EmbeddingSettings, Vectors, load_embedder
+from indexing.embedders.hashing import HashingEmbedder
+from indexing.ingest import Pipeline
+from tenancy.acl import AccessList
+from tenancy.errors import InvalidInput, NotFound, TenantSuspended
+from tenancy.identity import Authenticator
+from tests.support.people import NOW, Company
+
+PIPELINE = Pipeline(load_embedder(EmbeddingSettings(model="hashing:64")), clock=lambda: NOW)
+
+
+def everybody(name: str) -> Decision:
+    return Decision(AccessList.of(["tenant"]), by="test")
+
+
+def run(company: Company, *paths: Path, pipeline: Pipeline = PIPELINE, **more: Any) -> list[tuple[str, str]]:
+    options = {"decide": everybody, "still_open": lambda: None, **more}
+    return [
+        (outcome.document, outcome.status.value) for outcome in ingest_paths(company.handle, pipeline, paths, **options)
+    ]
+
+
+def names(company: Company) -> list[str]:
+    return [record.name for record in documents.list_documents(company.handle)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    root = tmp_path / "handbook"
+    (root / "hr").mkdir(parents=True)
+    (root / "b.txt").write_text("banana")
+    (root / "hr" / "pay.md").write_text("# Pay\n\nMonthly.")
+    (root / "a.txt").write_text("apple")
+    return root
+
+
+def test_a_folder_in_order_of_names_and_again_unchanged(acme: Company, folder: Path) -> None:
+    assert run(acme, folder) == [("a.txt", "added"), ("b.txt", "added"), ("hr/pay.md", "added")]
+    assert run(acme, folder) == [("a.txt", "unchanged"), ("b.txt", "unchanged"), ("hr/pay.md", "unchanged")]
+    (folder / "b.txt").write_text("bananas")
+    assert [status for _, status in run(acme, folder)] == ["unchanged", "updated", "unchanged"]
+
+
+def test_a_single_file_is_named_as_it_is_in_its_folder(acme: Company, folder: Path) -> None:
+    assert run(acme, folder / "a.txt", folder / "hr" / "pay.md") == [("a.txt", "added"), ("pay.md", "added")]
+    assert run(acme, folder)[0] == ("a.txt", "unchanged")
+
+
+def test_decisions_give_access_title_and_metadata(acme: Company, folder: Path) -> None:
+    def decide(name: str) -> Decision | None:
+        if name == "a.txt":
+            return Decision(AccessList.of(["user:ana"], ["user:bo"]), "rule 1", "Apples", {"year": 2024})
+        return None
+
+    run(acme, folder, decide=decide)
+    shown = documents.show_document(acme.handle, "a.txt")
+    assert (shown.access, shown.record.title) == (AccessList.of(["user:ana"], ["user:bo"]), "Apples")
+    assert shown.metadata["year"] == 2024
+    assert documents.show_document(acme.handle, "b.txt").access == AccessList()
+    assert run(acme, folder, decide=decide)[0] == ("a.txt", "unchanged")
+    assert run(acme, folder)[:2] == [("a.txt", "acl_updated"), ("b.txt", "acl_updated")]
+    assert run(acme, folder, decide=lambda _: None)[0] == ("a.txt", "unchanged")
+
+
+def test_hidden_and_excluded_files_and_foreign_links_are_left_out(acme: Company, folder: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.txt"
+    outside.write_text("secret")
+    (folder / ".hidden.txt").write_text("hidden")
+    (folder / ".git").mkdir()
+    (folder / ".git" / "config.txt").write_text("hidden")
+    (folder / "rules.toml").write_text("")
+    (folder / "y-out.txt").symlink_to(outside)
+    (folder / "y-outside").symlink_to(tmp_path)
+    (folder / "y-in.txt").symlink_to(folder / "a.txt")
+    (folder / "y-inside").symlink_to(folder / "hr")
+    (folder / "z-gone.txt").symlink_to(folder / "nowhere")
+    found = run(acme, folder, exclude=[folder / "rules.toml"])
+    assert found == [
+        ("a.txt", "added"),
+        ("b.txt", "added"),
+        ("hr/pay.md", "added"),
+        ("y-in.txt", "added"),
+        ("y-out.txt", "failed"),
+        ("y-outside", "failed"),
+        ("z-gone.txt", "failed"),
+    ]
+
+
+def test_a_failing_file_is_reported_and_the_rest_goes_on(acme: Company, folder: Path) -> None:
+    (folder / "a.txt").write_bytes(b"")
+    (folder / "a.pdf").write_bytes(b"%PDF-1.4 nonsense")
+    outcomes = list(ingest_paths(acme.handle, PIPELINE, [folder], everybody, lambda: None))
+    assert [(outcome.document, outcome.status.value) for outcome in outcomes] == [
+        ("a.pdf", "failed"),
+        ("a.txt", "failed"),
+        ("b.txt", "added"),
+        ("hr/pay.md", "added"),
+    ]
+    assert all(outcome.reason and outcome.remedy for outcome in outcomes[:2])
+
+
+def test_prune_removes_what_is_gone_from_that_folder_alone(acme: Company, folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "o.txt").write_text("other")
+    (folder / "lines.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
+    run(acme, folder, other)
+    (folder / "a.txt").unlink()
+    (folder / "lines.jsonl").unlink()
+    (other / "o.txt").unlink()
+    assert ("a.txt", "removed") not in run(acme, folder)
+    assert run(acme, folder / "b.txt", prune=True) == [("b.txt", "unchanged")]
+    assert sorted(run(acme, folder, prune=True)) == [
+        ("a.txt", "removed"),
+        ("b.txt", "unchanged"),
+        ("hr/pay.md", "unchanged"),
+        ("lines.jsonl#1", "removed"),
+        ("lines.jsonl#2", "removed"),
+    ]
+    assert names(acme) == ["b.txt", "hr/pay.md", "o.txt"]
+    assert run(acme, other, prune=True) == [("o.txt", "removed")]
+
+
+def test_prune_keeps_what_fails_or_could_not_be_seen(
+    acme: Company, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(acme, folder)
+    (folder / "a.txt").write_bytes(b"")
+    assert run(acme, folder, prune=True)[0] == ("a.txt", "failed")
+    assert names(acme) == ["a.txt", "b.txt", "hr/pay.md"]
+    scan = os.scandir
+    (folder / "b.txt").unlink()
+
+    def locked(path: Path) -> Any:
+        if path.name == "hr":
+            raise PermissionError(13, "Permission denied")
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", locked)
+    assert run(acme, folder, prune=True) == [("a.txt", "failed"), ("hr", "failed")]
+    assert names(acme) == ["a.txt", "b.txt", "hr/pay.md"]
+    monkeypatch.undo()
+    assert ("b.txt", "removed") in run(acme, folder, prune=True)
+
+
+def test_a_document_that_moved_to_another_folder_of_the_run_stays(acme: Company, folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    run(acme, folder)
+    (folder / "a.txt").rename(other / "a.txt")
+    assert ("a.txt", "removed") not in run(acme, folder, other, prune=True)
+    assert names(acme) == ["a.txt", "b.txt", "hr/pay.md"]
+    assert ("a.txt", "removed") not in run(acme, folder, prune=True)
+    assert run(acme, other, prune=True) == [("a.txt", "unchanged")]
+
+
+def test_two_files_of_one_name_do_not_replace_each_other(acme: Company, folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "a.txt").write_text("another apple")
+    found = run(acme, folder, other, folder)
+    assert [status for name, status in found if name == "a.txt"] == ["added", "failed"]
+    assert len(found) == 4
+
+
+def test_a_path_that_is_not_there_is_refused_before_anything_happens(acme: Company, folder: Path) -> None:
+    with pytest.raises(InvalidInput, match="no such file"):
+        run(acme, folder, folder / "missing")
+    assert names(acme) == []
+
+
+def test_a_tenant_that_is_suspended_or_deleted_ends_the_run_with_that_error(
+    acme: Company, authenticator: Authenticator, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "BATCH_CHUNKS", 1)
+    operator = authenticator.operator("acme")
+    outcomes = ingest_paths(acme.handle, PIPELINE, [folder], everybody, lambda: acme.tenants.open(operator))
+    assert next(outcomes).status.value == "added"
+    acme.tenants.set_status("acme", "suspended")
+    with pytest.raises(TenantSuspended):
+        list(outcomes)
+    acme.tenants.set_status("acme", "active")
+    assert len(names(acme)) < 3
+    outcomes = ingest_paths(acme.handle, PIPELINE, [folder], everybody, lambda: acme.tenants.open(operator))
+    assert next(outcomes).status.value == "unchanged"
+    acme.tenants.delete("acme")
+    with pytest.raises(NotFound, match="does not exist any more"):
+        list(outcomes)
+
+
+def test_a_run_that_is_left_early_keeps_what_it_reported(
+    acme: Company, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "BATCH_CHUNKS", 1)
+    outcomes = ingest_paths(acme.handle, PIPELINE, [folder], everybody, lambda: None)
+    assert next(outcomes).document == "a.txt"
+    outcomes.close()  # type: ignore[attr-defined]
+    assert "a.txt" in names(acme)
+    assert len(run(acme, folder)) == 3
+    assert names(acme) == ["a.txt", "b.txt", "hr/pay.md"]
+
+
+def test_chunks_of_several_documents_are_embedded_in_one_call(
+    acme: Company, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    encode = HashingEmbedder.encode
+
+    def counted(self: HashingEmbedder, texts: Sequence[str]) -> Vectors:
+        calls.append(len(texts))
+        return encode(self, texts)
+
+    monkeypatch.setattr(HashingEmbedder, "encode", counted)
+    monkeypatch.setattr(batch, "BATCH_CHUNKS", 8)
+    for number in range(9):
+        (folder / "hr" / f"{number}.txt").write_text(f"document {number}")
+    assert len(run(acme, folder)) == 12
+    assert calls == [8, 4]

@@ -112,7 +112,8 @@ def test_another_access_list_alone_touches_no_vector(acme: Company, embedder: Em
     assert (epochs(acme).acl, epochs(acme).corpus) == (before.acl + 1, before.corpus)
     with acme.handle.reading() as view:
         now = documents.find_stored(view, "a.txt")
-    assert content is not None and now is not None
+    assert content is not None
+    assert now is not None
     assert now.first_chunk == content.first_chunk
     assert put(acme, pipeline, "a.txt", "apple", access=None)[0][1] == "unchanged"
     assert documents.show_document(acme.handle, "a.txt").access == AccessList.of(["user:ana"])

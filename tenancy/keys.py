@@ -68,10 +68,14 @@ class TenantKeys:
 
     data: bytes = field(repr=False)
     audit: bytes = field(repr=False)
+    _derived: dict[str, bytes] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def purpose(self, name: str) -> bytes:
-        """A 32-byte key for one purpose, derived from `data`."""
-        return derive(self.data, f"strongroom/tenant/{name}")
+        """A 32-byte key for one purpose, derived from `data` once."""
+        found = self._derived.get(name)
+        if found is None:
+            found = self._derived[name] = derive(self.data, f"strongroom/tenant/{name}")
+        return found
 
 
 def load_master_key(path: Path | None, encoded: str | None) -> MasterKey:

@@ -55,7 +55,7 @@ class Shown:
 
     @property
     def documents(self) -> list[str]:
-        return [citation["document"] for citation in self.body.get("citations", [])]
+        return sorted({citation["document"] for citation in self.body.get("citations", [])})
 
     @property
     def kind(self) -> str:
@@ -170,7 +170,7 @@ def show_cache(client: httpx.Client, keys: dict[str, str], environment: dict[str
             border_style="yellow",
         )
     )
-    first, paraphrase = "What is the daily meal allowance?", "What is the meal allowance per day?"
+    first, paraphrase = "What is the daily meal allowance?", "What is the daily allowance for meals?"
     table = _table("who", "groups", "question", "cache", "answer")
     rows: list[tuple[str, str, Shown]] = []
     for user, question in (("ana", first), ("ana", first), ("gil", paraphrase), ("dee", first), ("eve", first)):

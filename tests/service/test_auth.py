@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,9 +32,9 @@ def test_a_key_opens_its_own_tenant(house: House) -> None:
         "Bearer é",
     ],
 )
-def test_anything_else_is_401_with_the_same_form(house: House, authorization: str | None) -> None:
+def test_anything_else_is_401_with_the_same_form(shared: House, authorization: str | None) -> None:
     headers = {} if authorization is None else {"Authorization": authorization.encode("latin-1")}
-    response = house.client.get("/v1/models", headers=headers)
+    response = shared.client.get("/v1/models", headers=headers)
     problem(response, 401, "unauthenticated")
     assert response.headers["www-authenticate"].startswith("Bearer")
 
@@ -48,8 +49,8 @@ def test_a_key_with_another_secret_is_refused_and_recorded_without_it(house: Hou
     assert secret not in repr(event)
 
 
-def test_a_source_that_keeps_failing_has_to_wait(tmp_path: Any) -> None:
-    house = House(tmp_path, STRONGROOM_THROTTLE__SOURCE_FAILURES="3")
+def test_a_source_that_keeps_failing_has_to_wait(folder: Path) -> None:
+    house = House(folder, STRONGROOM_THROTTLE__SOURCE_FAILURES="3")
     with house.client:
         key = house.key("acme", "ana")
         assert house.get("/v1/models", key).status_code == 200
@@ -74,17 +75,17 @@ def test_a_revoked_key_ends_at_the_next_request(house: House) -> None:
 
 @pytest.mark.parametrize("place", ["header", "other header", "query", "body"])
 @pytest.mark.parametrize("named", ["globex", "", "ACME", "acme "])
-def test_another_tenant_anywhere_is_403_and_its_own_is_not(house: House, place: str, named: str) -> None:
-    key = house.key("acme", "ana")
-    house.key("globex", "bo")
+def test_another_tenant_anywhere_is_403_and_its_own_is_not(shared: House, place: str, named: str) -> None:
+    key = shared.key("acme", "ana")
+    shared.key("globex", "bo")
 
     def send(tenant: str) -> Any:
         if place == "body":
-            return house.post("/v1/retrieve", key, {**QUESTION, "tenant": tenant})
+            return shared.post("/v1/retrieve", key, {**QUESTION, "tenant": tenant})
         if place == "query":
-            return house.post("/v1/retrieve", key, QUESTION, params={"tenant": tenant})
+            return shared.post("/v1/retrieve", key, QUESTION, params={"tenant": tenant})
         header = "X-Tenant" if place == "header" else "x-tenant-id"
-        return house.client.post(
+        return shared.client.post(
             "/v1/retrieve", json=QUESTION, headers=[("Authorization", f"Bearer {key}"), (header, tenant)]
         )
 
@@ -92,7 +93,7 @@ def test_another_tenant_anywhere_is_403_and_its_own_is_not(house: House, place: 
     if place not in {"query", "body"} and named == "acme ":
         named = "acme-"  # the HTTP client itself trims header values
     problem(send(named), 403, "forbidden")
-    refused = house.events("acme")[-1]
+    refused = shared.events("acme")[-1]
     assert (refused["action"], refused["outcome"], refused["reason"]) == ("authorize", "refused", "forbidden")
 
 
@@ -120,10 +121,10 @@ def test_a_deleted_tenant_is_like_one_that_never_was(house: House) -> None:
         ("POST", "/v1/retrieve", Role.READER),
     ],
 )
-def test_each_role_opens_its_own_routes_and_no_other(house: House, method: str, path: str, role: Role) -> None:
+def test_each_role_opens_its_own_routes_and_no_other(shared: House, method: str, path: str, role: Role) -> None:
     body = QUESTION if method == "POST" else None
     for held in Role:
-        response = house.send(method, path, house.key("acme", f"u-{held}", held), body)
+        response = shared.send(method, path, shared.key("acme", f"u-{held}", held), body)
         if held is role:
             assert response.status_code == 200
         else:

@@ -1,0 +1,144 @@
+"""Every route: its credential, its audit event, its problem documents, its place in the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from litestar.routes import HTTPRoute
+
+from tenancy.identity import Role
+from tests.service.house import House, problem
+
+# Routes that release or change nothing of a tenant.
+SILENT = {("GET", "/healthz/live"), ("GET", "/healthz/ready"), ("GET", "/v1/models")}
+# One request to every other route, that it accepts. A route that is missing here fails the test below.
+REQUESTS: dict[tuple[str, str], tuple[str, Any]] = {
+    ("POST", "/v1/retrieve"): ("/v1/retrieve", {"query": "notice"}),
+    ("POST", "/v1/answers"): ("/v1/answers", {"query": "notice"}),
+    ("GET", "/v1/documents"): ("/v1/documents", None),
+    ("GET", "/v1/documents/{id:path}"): ("/v1/documents/a", None),
+    ("PUT", "/v1/documents/{id:path}"): ("/v1/documents/b", {"text": "b", "allow": ["tenant"]}),
+    ("PATCH", "/v1/documents/{id:path}"): ("/v1/documents/a/acl", {"allow": ["tenant"]}),
+    ("DELETE", "/v1/documents/{id:path}"): ("/v1/documents/a", None),
+    ("GET", "/v1/audit/events"): ("/v1/audit/events", None),
+    ("GET", "/v1/audit/events/{seq:int}"): ("/v1/audit/events/0", None),
+    ("GET", "/v1/cache/entries"): ("/v1/cache/entries", None),
+    ("DELETE", "/v1/cache/entries"): ("/v1/cache/entries?all=true", None),
+}
+
+
+def routes(house: House) -> set[tuple[str, str]]:
+    return {
+        (method, route.path)
+        for route in house.app.app.routes
+        if isinstance(route, HTTPRoute) and not route.path.startswith("/schema")
+        for method in route.methods
+        if method not in {"OPTIONS", "HEAD"}
+    }
+
+
+def test_every_route_is_in_the_table(shared: House) -> None:
+    assert routes(shared) == SILENT | set(REQUESTS)
+
+
+@pytest.mark.parametrize("route", sorted(REQUESTS), ids=" ".join)
+def test_every_route_writes_its_event(shared: House, route: tuple[str, str]) -> None:
+    shared.put("acme", "a", "notice", allow=["tenant"])
+    path, body = REQUESTS[route]
+    key = shared.key("acme", "ana", *Role)
+    response = shared.send(route[0], path, key, body)
+    assert response.status_code == 200, response.text
+    mine = [one for one in shared.events("acme") if one["request"]["id"] == response.headers["x-request-id"]]
+    assert [one["phase"] for one in mine] == ["intent", "outcome"]
+    assert mine[1]["outcome"] == "allowed"
+
+
+@pytest.mark.parametrize("route", sorted(REQUESTS), ids=" ".join)
+def test_every_route_records_whom_it_refuses_and_needs_a_credential(shared: House, route: tuple[str, str]) -> None:
+    path, body = REQUESTS[route]
+    problem(shared.send(route[0], path, None, body), 401, "unauthenticated")
+    wrong = Role.INGEST if route[1] in {"/v1/retrieve", "/v1/answers"} else Role.READER
+    response = shared.send(route[0], path, shared.key("acme", "bo", wrong), body)
+    problem(response, 403, "forbidden")
+    (event,) = [one for one in shared.events("acme") if one["request"]["id"] == response.headers["x-request-id"]]
+    assert (event["phase"], event["outcome"], event["reason"]) == ("outcome", "refused", "forbidden")
+
+
+@pytest.mark.parametrize("route", sorted(REQUESTS), ids=" ".join)
+def test_nothing_is_released_where_the_audit_log_is_away(
+    shared: House, route: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from audit.log import AuditLog
+    from tenancy.errors import AuditUnavailable
+
+    shared.put("acme", "a", "notice", allow=["tenant"])
+    key = shared.key("acme", "ana", *Role)
+
+    def away(*_: Any, **__: Any) -> Any:
+        raise AuditUnavailable("the log cannot be written")
+
+    path, body = REQUESTS[route]
+    with monkeypatch.context() as broken:
+        broken.setattr(AuditLog, "submit", away)
+        response = shared.send(route[0], path, key, body)
+        assert problem(response, 503, "audit-unavailable")["code"] == "audit-unavailable"
+        assert "notice" not in response.text
+    assert shared.send(route[0], path, key, body).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/nope", "/v1", "/v1/nope", "/v2/answers", "/docs", "/v1/answers/x"])
+def test_an_unknown_address_is_a_404_problem(shared: House, path: str) -> None:
+    problem(shared.get(path), 404, "not-found")
+
+
+def test_a_wrong_method_is_a_405_problem_with_allow(shared: House) -> None:
+    response = shared.get("/v1/answers")
+    problem(response, 405, "method-not-allowed")
+    assert "POST" in response.headers["allow"]
+
+
+def test_every_response_carries_the_security_headers(shared: House) -> None:
+    for response in (shared.get("/nope"), shared.get("/healthz/live"), shared.get("/v1/models")):
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert response.headers["cache-control"] == "no-store"
+        assert "default-src 'none'" in response.headers["content-security-policy"]
+        assert "server" not in response.headers
+
+
+def test_readiness_fails_where_the_control_plane_is_away(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tenancy.control import Tenants
+    from tenancy.errors import Unavailable
+
+    assert house.get("/healthz/ready").json() == {"status": "ok"}
+
+    def away(_: Any) -> Any:
+        raise Unavailable("the database is busy or out of reach")
+
+    monkeypatch.setattr(Tenants, "all", away)
+    problem(house.get("/healthz/ready"), 503, "unavailable")
+    assert house.get("/healthz/live").status_code == 200
+
+
+def test_the_openapi_document_describes_every_route_with_problems_and_examples(shared: House) -> None:
+    document = shared.get("/schema/openapi.json").json()
+    described = {
+        (method.upper(), path)
+        for path, methods in document["paths"].items()
+        for method in methods
+        if method != "summary"
+    }
+    assert described == {(method, path.replace(":path", "").replace(":int", "")) for method, path in routes(shared)}
+    operation = document["paths"]["/v1/answers"]["post"]
+    assert operation["requestBody"]["content"]["application/json"]["schema"]["examples"]
+    for status in ("400", "401", "403", "404", "422", "429", "503"):
+        assert list(operation["responses"][status]["content"]) == ["application/problem+json"]
+    assert document["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
+
+
+def test_the_openapi_page_needs_no_script_and_no_network(shared: House) -> None:
+    response = shared.get("/schema")
+    assert response.headers["content-type"].startswith("text/html")
+    assert "/v1/answers" in response.text
+    for loaded in ("<script", "http://", "https://", "src="):
+        assert loaded not in response.text

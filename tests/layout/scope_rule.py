@@ -34,6 +34,8 @@ SCOPED_CLASSES = {
 
 # What serves an operator of the whole process, or says nothing about any tenant's content. Each with its reason.
 EXEMPT = {
+    "of": "builds a snapshot from parts that a view gave; reads nothing",
+    "stamped": "the same snapshot at later epochs; reads nothing",
     "close": "closes the in-memory state of a tenant id or of the process; returns nothing",
 }
 
@@ -101,6 +103,6 @@ def _is_port(node: ast.ClassDef) -> bool:
 def _takes_scope(arguments: list[ast.arg], node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     if not arguments or arguments[0].annotation is None:
         return False
-    if len(node.args.defaults) >= len(node.args.args):
+    if len(node.args.defaults) >= len(arguments):
         return False
     return ast.unparse(arguments[0].annotation) in SCOPES

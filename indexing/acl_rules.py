@@ -215,7 +215,7 @@ def _csv_lines(path: Path) -> Iterator[tuple[str, _ManifestLine]]:
             )
     except csv.Error as error:
         raise InvalidInput(
-            f"is not valid CSV: {error}", item=f"{path.name}, line {reader.line_num}", remedy="check the quotes"
+            f"is not valid CSV: {error}", item=f"{path.name}, line {reader.reader.line_num}", remedy="check the quotes"
         ) from None
 
 

@@ -24,7 +24,8 @@ import numpy.typing as npt
 from tenancy.errors import InvalidInput
 
 CHUNKER_REVISION: Final = "chunk-1"
-"""Changes whenever the same text would be cut elsewhere; documents cut by another revision are cut again."""
+"""Changes whenever the same file would give other chunks, by parsing or by cutting; documents of another revision are
+then read again."""
 
 MIN_TARGET: Final = 64
 MAX_HEADING: Final = 200
@@ -136,7 +137,8 @@ class _Cutter:
             cut = self._last(pattern, earliest, latest)
             if cut is not None:
                 return cut
-        return self._between_characters(earliest, latest)
+        # From the end backwards, not into the middle of a visible character unless it fills the chunk.
+        return next((cut for cut in range(latest, earliest, -1) if self._is_boundary(cut)), latest)
 
     def _last(self, pattern: re.Pattern[str], earliest: int, latest: int) -> int | None:
         """The last place from `earliest` to `latest` that `pattern` ends at; a blank may also follow it there."""
@@ -145,13 +147,6 @@ class _Cutter:
             for match in pattern.finditer(self._text, earliest, min(latest + 2, len(self._text)))
         ]
         return max((end for end in ends if earliest <= end <= latest), default=None)
-
-    def _between_characters(self, earliest: int, latest: int) -> int:
-        """Step back over combining marks and joiners, so that no visible character is torn."""
-        for cut in range(latest, earliest, -1):
-            if not _joins(self._text[cut]) and self._text[cut - 1] != "\u200d":
-                return cut
-        return latest
 
     def _resume(self, start: int, cut: int, following: int) -> int:
         """Where the next chunk begins: before `cut` by the overlap, or at the `following` visible character."""
@@ -168,13 +163,14 @@ class _Cutter:
             begin = self._visible(found.end()) if found else cut
             if begin < cut:
                 return begin
-        return following if found else self._whole_character(floor, following)
+        if found:
+            return following
+        whole = (begin for begin in range(floor, cut) if self._is_boundary(begin))
+        return next(whole, following)
 
-    def _whole_character(self, floor: int, following: int) -> int:
-        for begin in range(floor, following):
-            if not _joins(self._text[begin]) and self._text[begin - 1] != "\u200d":
-                return begin
-        return following
+    def _is_boundary(self, position: int) -> bool:
+        """Whether no visible character has parts on both sides: combining marks and joiners stay where they belong."""
+        return not _joins(self._text[position]) and self._text[position - 1] != "\u200d"
 
     def _visible(self, position: int) -> int:
         found = _VISIBLE.search(self._text, position)

@@ -86,7 +86,8 @@ def require_unicode(texts: Sequence[str]) -> None:
 
 def unit_rows(vectors: npt.NDArray[np.floating]) -> Vectors:
     """Scale the rows of (n, dimension) to length 1 in float32; a zero row stays zero."""
-    rows = np.ascontiguousarray(vectors, dtype=np.float32)
-    norms = np.linalg.norm(rows, axis=1, keepdims=True).astype(np.float32)
+    rows = np.array(vectors, dtype=np.float32, order="C")
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
     norms[norms == 0] = 1
-    return rows / norms
+    rows /= norms
+    return rows

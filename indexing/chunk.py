@@ -5,8 +5,9 @@ first in this order in the second half of its room; a text without any of them i
 The next chunk begins a little earlier, at a sentence or word, so that no statement is split for good.
 
 Room is measured in Latin letters, since embedding models cut text into word pieces: about 4.5 letters of English
-make one, but one Chinese character does too. With the default of 900, XQuAD's English and Chinese passages and
-the policy texts stay under the 254 pieces that the default model's window holds.
+make one, but one Chinese character does too. The default model's window holds 254 pieces. With the default of 900
+all chunks of XQuAD's English passages and of the policies tried fit, 99.7 % of its Chinese and 99 % of SciFact's, but
+half of its German ones run over by up to a third, since that model spells German out.
 """
 
 from __future__ import annotations

@@ -1,0 +1,164 @@
+"""Three tenants with the same passages in three languages: does anything of one reach another? Last line: JSON.
+
+    python -m benchmarks.parallel_tenants --data DIR [--questions N] [--model NAME]
+
+DIR holds retrieval/xquad-en, -de and -zh: the same 240 passages and 1,190 questions in English, German and Chinese.
+Each language is one tenant. In each tenant all questions of all three languages are asked over HTTP, for passages and
+for an answer (every fifth streamed, every seventh repeated by a colleague), the three tenants beside each other. Every
+response with its headers, listings and refusals, every audit event and every log line is searched for ids, titles,
+tenant names and pieces of the others' passages: any run of 30 characters, of 12 in Chinese. Log lines may not hold
+any passage or question at all.
+
+Then a sample is asked again in fresh deployments, all tenants together and each alone: the answers, scores and
+sequence numbers must be equal, so no count or statistic depends on who else is there.
+
+recall@5 is of each tenant's own questions (hybrid); the embedding model knows English only. The model is deterministic,
+so each text is embedded once and its vector is remembered. Exit code 1 where anything is found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.retrieval_sets import read_set
+from indexing.embed import DEFAULT_MODEL, Embedder, EmbeddingSettings, Vectors, load_embedder
+from tests.isolation.parallel import Detector, Library, Report, ask_everything, examine, open_site
+
+LANGUAGES = ("en", "de", "zh")
+WINDOWS = {"en": (24, 7), "de": (24, 7), "zh": (10, 3)}
+SAMPLE = 40
+"""Questions of each language that are asked in the deployments that are compared."""
+
+
+class Remembered:
+    """An embedder that computes the vector of a text once."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self.fingerprint = embedder.fingerprint
+        self.token_count = embedder.token_count
+        self.covers = embedder.covers
+        self._embedder = embedder
+        self._vectors: dict[tuple[str, str], Vectors] = {}
+        self._lock = threading.Lock()
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        with self._lock:
+            missing = [text for text in dict.fromkeys(texts) if ("d", text) not in self._vectors]
+            if missing:
+                for text, vector in zip(missing, self._embedder.encode(missing), strict=True):
+                    self._vectors["d", text] = vector
+            return np.stack([self._vectors["d", text] for text in texts])
+
+    def encode_query(self, text: str) -> Vectors:
+        with self._lock:
+            if ("q", text) not in self._vectors:
+                self._vectors["q", text] = self._embedder.encode_query(text)
+            return self._vectors["q", text]
+
+
+def read_library(data: Path, code: str, questions: int | None) -> Library:
+    found = read_set(data, f"xquad-{code}")
+    numbers = {document: number for number, document in enumerate(found.documents)}
+    asked = [(text, numbers[next(iter(found.relevant[question]))]) for question, text in list(found.questions.items())]
+    width, step = WINDOWS[code]
+    return Library(code, tuple(found.documents.values()), tuple(asked[:questions]), width, step)
+
+
+async def independence(libraries: Sequence[Library], detector: Detector, embedder: Embedder, folder: Path) -> list[str]:
+    """Where a tenant's answers differ between a deployment with the others and one of its own."""
+    sample = [replace(library, questions=library.questions[:SAMPLE]) for library in libraries]
+
+    async def bodies(name: str, tenants: Sequence[Library]) -> dict[str, list[str]]:
+        async with open_site(folder / name, tenants, detector, model="", embedder=embedder) as site:
+            await ask_everything(site, sample)
+            return {tenant: found.bodies for tenant, found in site.tenants.items()}
+
+    together = await bodies("together", sample)
+    different: list[str] = []
+    for library in sample:
+        alone = await bodies(library.code, [library])
+        pairs = zip(together[library.tenant], alone[library.tenant], strict=True)
+        count = sum(one != other for one, other in pairs)
+        print(f"{library.code}: {len(alone[library.tenant])} responses alone and beside others, {count} differ")
+        different += [f"{library.tenant}: {count} responses depend on the other tenants"] if count else []
+    return different
+
+
+async def run(libraries: Sequence[Library], detector: Detector, embedder: Embedder, folder: Path) -> Report:
+    begun = time.perf_counter()
+    async with open_site(folder / "all", libraries, detector, model="", embedder=embedder) as site:
+        print(f"{sum(len(library.passages) for library in libraries)} passages in {_since(begun)}", flush=True)
+        report = await examine(site, libraries)
+    print(f"{report.requests.total():,} requests in {_since(begun)}", flush=True)
+    report.findings += await independence(libraries, detector, embedder, folder)
+    return report
+
+
+def show(report: Report, libraries: Sequence[Library]) -> dict[str, Any]:
+    """Print what was asked and found; returns it as one object."""
+    print(f"\n{'tenant':8}{'own asked':>11}{'recall@5':>10}{'recall@1':>10}{'cited':>8}{'cache hits':>12}{'events':>9}")
+    tenants: dict[str, Any] = {}
+    for library in libraries:
+        code, ranks = library.code, report.ranks[library.code]
+        first = ranks[1] / ranks.total()
+        row = {
+            "own_questions": ranks.total(),
+            "recall_at_5": round(report.recall(code), 4),
+            "recall_at_1": round(first, 4),
+            "own_answers_cited": report.cited[code],
+            "cache_hits": report.hits[code],
+            "audit_events": report.audit_events[code],
+        }
+        tenants[code] = row
+        print(
+            f"{code:8}{ranks.total():>11,}{row['recall_at_5']:>10.4f}{first:>10.4f}{report.cited[code]:>8,}"
+            f"{report.hits[code]:>12,}{report.audit_events[code]:>9,}"
+        )
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in report.requests.items())
+    print(f"searched: {kinds}; {report.log_lines:,} log lines; {report.audit_events.total():,} audit events")
+    for finding in report.findings[:20]:
+        print(f"FOUND {finding}", file=sys.stderr)
+    print(f"traces of another tenant: {len(report.findings)}")
+    return {
+        "questions_a_tenant": sum(len(library.questions) for library in libraries),
+        "requests": dict(report.requests),
+        "log_lines": report.log_lines,
+        "tenants": tenants,
+        "findings": len(report.findings),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--questions", type=int, help="of each language; all without")
+    parser.add_argument("--model", default=DEFAULT_MODEL)
+    arguments = parser.parse_args()
+    begun = time.perf_counter()
+    libraries = [read_library(arguments.data, code, arguments.questions) for code in LANGUAGES]
+    embedder = Remembered(load_embedder(EmbeddingSettings(model=arguments.model)))
+    with tempfile.TemporaryDirectory(prefix="strongroom-parallel-") as folder:
+        report = asyncio.run(run(libraries, Detector(libraries), embedder, Path(folder)))
+    result = show(report, libraries) | {"seconds": round(time.perf_counter() - begun)}
+    print(json.dumps(result))
+    return 1 if report.findings else 0
+
+
+def _since(begun: float) -> str:
+    return f"{time.perf_counter() - begun:.0f} s"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

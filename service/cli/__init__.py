@@ -51,6 +51,7 @@ app = App(
     help_epilogue=_EPILOGUE,
     help_format="markdown",
     error_console=Console(stderr=True),
+    suppress_keyboard_interrupt=False,
     result_action="return_value",
 )
 app.command("service.cli.serve:serve", name="serve", group=_QUESTIONS, help="Serve the REST API.")

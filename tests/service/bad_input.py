@@ -1,0 +1,164 @@
+"""What the bad input table stands on: one service behind a real socket, and requests sent to it byte for byte.
+
+A client library would repair, refuse or encode much of what these tests send, so the bytes are written here.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from http.client import HTTPResponse
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import structlog
+import uvicorn
+from joserfc.jwk import RSAKey
+
+from service.logs import configure_logging
+from service.server import server_config
+from tenancy.identity import Role
+from tests.service.house import House
+
+ISSUER: Final = "https://id.acme.example"
+OTHER_ISSUER: Final = "https://id.globex.example"
+AUDIENCE: Final = "strongroom"
+RSA: Final = RSAKey.generate_key(2048, {"kid": "acme-1", "use": "sig"})
+OTHER_RSA: Final = RSAKey.generate_key(2048, {"kid": "globex-1", "use": "sig"})
+
+MAX_BODY: Final = 100_000
+MAX_DOCUMENT: Final = 300_000
+# Text of the one document that only the other tenant has; no response to this tenant may hold a word of it.
+FOREIGN: Final = "Quokka marmalade is stored in the seventh cellar."
+OWN: Final = "The notice period is three months."
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One request. `who` names a caller of the bench, `credentials` overrides its Authorization header, `raw` all."""
+
+    method: str
+    target: str
+    who: str | None = None
+    body: bytes | None = None
+    headers: tuple[tuple[str, bytes], ...] = ()
+    credentials: Callable[[Bench], list[bytes]] | None = None
+    raw: Callable[[Bench], bytes] | None = None
+
+    def but(self, **changes: Any) -> Sent:
+        return replace(self, **changes)
+
+    def with_json(self, **fields: Any) -> Sent:
+        """The same request with other fields in its JSON object; `...` removes one."""
+        found = {**json.loads(self.body or b"{}"), **fields}
+        return self.but(body=json.dumps({name: value for name, value in found.items() if value is not ...}).encode())
+
+    def with_header(self, name: str, value: bytes) -> Sent:
+        kept = tuple(header for header in self.headers if header[0].lower() != name.lower())
+        return self.but(headers=(*kept, (name, value)))
+
+
+@dataclass(frozen=True)
+class Row:
+    """`sent` is answered with exactly this status and problem code; `must`, beside it, is accepted."""
+
+    id: str
+    sent: Sent
+    status: int
+    code: str
+    must: Sent
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+class Bench:
+    """Two tenants, callers of each role, and everything that was answered and logged."""
+
+    def __init__(self, folder: Path) -> None:
+        for name, key in (("acme", RSA), ("globex", OTHER_RSA)):
+            (folder / f"{name}.jwks").write_text(json.dumps({"keys": [key.as_dict(private=False)]}))
+        self.house = House(
+            folder,
+            STRONGROOM_SERVER__PORT="0",
+            STRONGROOM_SERVER__MAX_BODY=str(MAX_BODY),
+            STRONGROOM_SERVER__MAX_DOCUMENT=str(MAX_DOCUMENT),
+            # Every row that fails to authenticate comes from one address.
+            STRONGROOM_THROTTLE__SOURCE_FAILURES="100000",
+            STRONGROOM_THROTTLE__CREDENTIAL_FAILURES="100000",
+            STRONGROOM_THROTTLE__SPREAD_FAILURES="100000",
+            STRONGROOM_ISSUERS=f"""[
+                {{ iss = "{ISSUER}", audience = "{AUDIENCE}", algorithms = ["RS256"], tenants = ["acme"],
+                   jwks = "{folder}/acme.jwks", groups = "token" }},
+                {{ iss = "{OTHER_ISSUER}", audience = "{AUDIENCE}", algorithms = ["RS256"], tenants = ["globex"],
+                   jwks = "{folder}/globex.jwks" }}]""".replace("\n", " "),
+        )
+        self.keys = {
+            "reader": self.house.key("acme", "ana"),
+            "ingest": self.house.key("acme", "loader", Role.INGEST),
+            "auditor": self.house.key("acme", "audit", Role.AUDITOR),
+            "admin": self.house.key("acme", "root", Role.ADMIN),
+            "all": self.house.key("acme", "all", *Role),
+            "foreign": self.house.key("globex", "eve", *Role),
+        }
+        self.port = 0
+        self.answers: list[httpx.Response] = []
+        self.log = io.StringIO()
+
+    def send(self, sent: Sent) -> httpx.Response:
+        """Send the bytes, close the sending side, read the one response."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as connection:
+            connection.sendall(sent.raw(self) if sent.raw else self._bytes(sent))
+            response = HTTPResponse(connection, method=sent.method)
+            response.begin()
+            found = httpx.Response(response.status, headers=response.getheaders(), content=response.read())
+        self.answers.append(found)
+        return found
+
+    def _bytes(self, sent: Sent) -> bytes:
+        headers = [("Host", b"strongroom.test"), ("Connection", b"close")]
+        if sent.credentials is not None:
+            headers += [("Authorization", value) for value in sent.credentials(self)]
+        elif sent.who is not None:
+            headers.append(("Authorization", b"Bearer " + self.keys[sent.who].encode()))
+        given = {name.lower() for name, _ in sent.headers}
+        if sent.body is not None and not given & {"content-length", "transfer-encoding"}:
+            headers.append(("Content-Length", str(len(sent.body)).encode()))
+        if sent.body is not None and "content-type" not in given:
+            headers.append(("Content-Type", b"application/json"))
+        lines = [name.encode() + b": " + value for name, value in (*headers, *sent.headers)]
+        request = f"{sent.method} {sent.target} HTTP/1.1".encode()
+        return b"\r\n".join((request, *lines, b"", sent.body or b""))
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[Bench]:
+    """A bench whose service listens on loopback as `strongroom serve` does, with its log lines kept."""
+    bench = Bench(folder)
+    root, stderr = logging.getLogger(), sys.stderr
+    before = (root.handlers, root.level)
+    sys.stderr = bench.log
+    try:
+        configure_logging()
+    finally:
+        sys.stderr = stderr
+    server = uvicorn.Server(server_config(bench.house.app, bench.house.settings.server))
+    listening = socket.create_server(("127.0.0.1", 0))
+    bench.port = listening.getsockname()[1]
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        yield bench
+    finally:
+        server.should_exit = True
+        thread.join()
+        listening.close()
+        structlog.reset_defaults()
+        root.handlers, root.level = before
+        bench.house.close()

@@ -10,6 +10,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 from litestar import Request, Router, delete, get, patch, put
+from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.spec import Example
 from litestar.params import Body, FromQuery, JSONBody
 
@@ -98,6 +99,11 @@ class DeleteResponse(msgspec.Struct, frozen=True):
 
 
 def router(services: Services) -> Router:
+    handlers = [*_reading(services), *_writing(services)]
+    return Router("/documents", route_handlers=handlers, tags=["documents"])
+
+
+def _reading(services: Services) -> list[HTTPRouteHandler]:
     control, run = services.control, services.workers.run
 
     @get("/", opt={QUERY: frozenset({"after", "limit"})}, summary="List documents", responses=PROBLEMS)
@@ -130,6 +136,12 @@ def router(services: Services) -> Router:
             record.name, record.version, record.title, record.media_type, record.updated, detail.chunks,
             list(detail.warnings), dict(detail.metadata), sorted(detail.access.allow), sorted(detail.access.deny),
         )  # fmt: skip
+
+    return [list_all, show]
+
+
+def _writing(services: Services) -> list[HTTPRouteHandler]:
+    control, run = services.control, services.workers.run
 
     @put(
         "/{id:path}",
@@ -184,7 +196,7 @@ def router(services: Services) -> Router:
             changed = await run(change_access, tenant, document, access, time.time())
         return AccessResponse(document, sorted(access.allow), sorted(access.deny), changed)
 
-    return Router("/documents", route_handlers=[list_all, show, store, remove, change], tags=["documents"])
+    return [store, remove, change]
 
 
 def document_name(request: Request[Any, Any, Any]) -> str:

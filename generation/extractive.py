@@ -99,7 +99,7 @@ class ExtractiveGenerator:
         """Copy up to three sentences; a `Delta` each. No salt, id or deadline matters to a copy of milliseconds."""
         del salt, request_id, deadline
         read = sum(self.count(message.content) for message in prompt.messages)
-        quotes = choose(prompt.question, prompt.sources)
+        quotes = await asyncio.to_thread(choose, prompt.question, prompt.sources)
         given: list[Quote] = []
         written = 0
         reason: FinishReason = "stop" if quotes else "abstain"

@@ -9,10 +9,9 @@ from __future__ import annotations
 import threading
 import unicodedata
 from collections.abc import Iterator
-from functools import lru_cache
 
 import regex
-import snowballstemmer
+import Stemmer
 
 
 def _listed(text: str) -> frozenset[str]:
@@ -23,7 +22,8 @@ class _Stemmer(threading.local):
     """One per thread: a Snowball stemmer keeps the word that it works on in itself."""
 
     def __init__(self) -> None:
-        self.english = snowballstemmer.stemmer("english")
+        # Without its cache of words, which would hold one tenant's words while it serves another.
+        self.english = Stemmer.Stemmer("english", 0)
 
 
 _STEMMER = _Stemmer()
@@ -102,7 +102,6 @@ def fold(text: str) -> str:
     return unicodedata.normalize("NFKC", kept)
 
 
-@lru_cache(maxsize=50_000)
 def _stem(token: str) -> str:
     if token[0].isdigit():
         return token.replace(",", "").rstrip(".")

@@ -12,14 +12,13 @@ import threading
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import regex
-import snowballstemmer
+import Stemmer
 
 from tenancy.errors import Corrupt
 
@@ -139,21 +138,22 @@ def _stem(word: str) -> str:
 
 
 class _Stemmers(threading.local):
-    """One stemmer per thread: a Snowball stemmer keeps the word that it works on in itself."""
+    """One stemmer per thread: a Snowball stemmer keeps the word that it works on in itself.
+
+    Without its cache of words, which would hold one tenant's words while it serves another.
+    """
 
     def __init__(self) -> None:
-        self.english = snowballstemmer.stemmer("english")
+        self.english = Stemmer.Stemmer("english", 0)
 
 
 _stemmers = _Stemmers()
 
 
-@lru_cache(maxsize=1 << 16)
 def _word_hash(word: str) -> int:
     return _hash(_stem(word))
 
 
-@lru_cache(maxsize=1 << 16)
 def _hash(term: str) -> int:
     """BLAKE2b of 8 bytes (RFC 7693): stable across processes, unlike `hash`."""
     return int.from_bytes(blake2b(term.encode(), digest_size=8).digest(), "little")

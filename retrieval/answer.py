@@ -19,7 +19,6 @@ from cache.flight import Turn
 from cache.guards.cacheability import Reach
 from cache.lookup import Hit, Mode
 from retrieval import steps
-from retrieval.context import assemble
 from retrieval.plan import make_plan
 from retrieval.question import AnswerEvent, AnswerPath, Delta, Done, Question, Retrieved
 from tenancy.admission import Estimate
@@ -61,8 +60,7 @@ async def answer(path: AnswerPath, principal: Principal, question: Question) -> 
                     yield Done(await steps.replay(asking, asked, found))
                     return
                 passages = await steps.passages(asking, vector)
-                context = assemble(passages.items, path.settings.context_tokens, path.generator.count)
-                evidence = steps.weigh_evidence(asking, passages, context)
+                context, evidence = await steps.context_of(asking, passages)
                 draft = await steps.begin(asking, found, evidence)
                 finished = draft
                 if evidence.sufficient and context.sources:

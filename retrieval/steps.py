@@ -15,12 +15,12 @@ from audit.trail import Trail
 from cache.lookup import Asked, Hit, Miss
 from cache.store import Stored
 from generation.generator import Delta as Piece
-from generation.generator import Finish, Usage
+from generation.generator import Finish, Usage, prompt_tokens
 from generation.prompt import render
 from generation.salt import kv_salt
 from retrieval.abstain import Evidence, not_found, weigh
 from retrieval.citations import verify
-from retrieval.context import Context
+from retrieval.context import Context, assemble
 from retrieval.plan import Plan
 from retrieval.question import Answer, AnswerPath, CacheReport, Delta, Done, Question, Revoked
 from retrieval.remembered import (
@@ -152,11 +152,16 @@ async def passages(asking: Asking, vector: Vector) -> Passages:
     return result
 
 
-def weigh_evidence(asking: Asking, found: Passages, context: Context) -> Evidence:
-    """Whether the passages can answer; what enters the prompt is on record as such."""
-    embedder, query = asking.path.embedder, asking.plan.query
-    similarity = found.similarity if embedder.covers(query) >= _COVERED else None
-    evidence = weigh(query, found.items, similarity=similarity, model=embedder.fingerprint.name)
+async def context_of(asking: Asking, found: Passages) -> tuple[Context, Evidence]:
+    """The sources of the prompt, and whether they can answer; what enters the prompt is on record as such."""
+    path, query = asking.path, asking.plan.query
+
+    def assembled() -> tuple[Context, Evidence]:
+        context = assemble(found.items, path.settings.context_tokens, path.generator.count)
+        similarity = found.similarity if path.embedder.covers(query) >= _COVERED else None
+        return context, weigh(query, found.items, similarity=similarity, model=path.embedder.fingerprint.name)
+
+    context, evidence = await path.workers.run(assembled)
     if evidence.sufficient:
         asking.trail.note(
             resources=[
@@ -169,7 +174,7 @@ def weigh_evidence(asking: Asking, found: Passages, context: Context) -> Evidenc
                 for source in context.sources
             ]
         )
-    return evidence
+    return context, evidence
 
 
 async def begin(asking: Asking, miss: Miss, evidence: Evidence) -> Answer:
@@ -197,7 +202,7 @@ async def generate(
     prompt = render(plan.template, plan.query, context.prompt_sources, plan.history)
     salt = _salt(asking, found)
     limit = plan.max_tokens if lease.max_output_tokens is None else min(plan.max_tokens, lease.max_output_tokens)
-    estimated = sum(path.generator.count(message.content) for message in prompt.messages)
+    estimated = prompt_tokens(prompt, path.generator)
     deadline = time.monotonic() + path.settings.deadline_s
     text, produced, checked = "", 0, 0.0
     finish: Finish | None = None

@@ -1,0 +1,75 @@
+"""What the process keeps between requests is keyed by tenant; a cache that is new must be listed here, with its key."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tests.layout.scope_rule import parse, product_files
+
+# Attributes that outlive a request, with what separates the tenants in them.
+KEPT = {
+    "cache/stores/local.py": "VectorIndexes, below",
+    "cache/stores/vectors.py": "(tenant id, namespace)",
+    "cache/flight.py": "(tenant id, namespace, exact key); futures without content",
+    "indexing/collections/faiss.py": "tenant id",
+    "indexing/snapshot.py": "one snapshot of one tenant, then the domain's fingerprint",
+    "tenancy/admission.py": "tenant id, then user id",
+    "tenancy/control.py": "tenant id",
+    "tenancy/database.py": "path of one file of one tenant",
+    "tenancy/keys.py": "the key object of one tenant, then the purpose",
+    "tenancy/tenant.py": "the handle of one tenant, then the file",
+    "tenancy/throttle.py": "network address and key id, before any tenant is known",
+    "tenancy/jwks.py": "issuer, before any tenant is known",
+    "audit/logs.py": "tenant id",
+    "audit/log.py": "the log of one tenant",
+    "audit/subjects.py": "the subject keys of one tenant",
+}
+_CACHES = {"lru_cache", "cache", "cached_property", "functools.lru_cache", "functools.cache"}
+_TABLES = {"dict", "OrderedDict", "WeakValueDictionary", "defaultdict"}
+
+
+def memoised(tree: ast.Module) -> Iterator[str]:
+    """Functions whose results the process remembers for everybody."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            for decorator in node.decorator_list:
+                called = decorator.func if isinstance(decorator, ast.Call) else decorator
+                if ast.unparse(called) in _CACHES:
+                    yield node.name
+
+
+def tables(tree: ast.Module) -> Iterator[str]:
+    """Attributes of objects that are annotated as tables and begin empty: what may grow between requests."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Attribute) and node.value is not None:
+            kind = ast.unparse(node.annotation).partition("[")[0]
+            empty = ast.unparse(node.value) in {"{}", "dict()", "OrderedDict()", "WeakValueDictionary()"}
+            if kind in _TABLES and empty:
+                yield f"{ast.unparse(node.target)}:{node.lineno}"
+
+
+# Objects that live for one request or one command.
+PER_REQUEST = {
+    "audit/trail.py": "the trail of one request",
+    "audit/verify.py": "one verification",
+    "indexing/batch.py": "one run of ingestion",
+}
+
+
+def test_no_function_remembers_results_across_tenants() -> None:
+    assert [(file, name) for file in product_files() for name in memoised(parse(file))] == []
+
+
+def test_every_table_that_grows_is_listed_with_its_key() -> None:
+    growing = {file for file in product_files() if list(tables(parse(file)))}
+    assert growing - set(KEPT) - set(PER_REQUEST) == set()
+
+
+def test_the_check_sees_each_way_of_keeping_something() -> None:
+    tree = ast.parse(
+        "@lru_cache(maxsize=4)\ndef f(text): ...\n@functools.cache\ndef g(text): ...\n"
+        "class A:\n    def __init__(self):\n        self._kept: dict[str, int] = {}\n"
+    )
+    assert list(memoised(tree)) == ["f", "g"]
+    assert list(tables(tree)) == ["self._kept:7"]

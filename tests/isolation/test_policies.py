@@ -1,7 +1,7 @@
-"""A small company with nested groups from its reporting tree: everybody finds their own policies and nobody another's.
+"""A small company with nested groups from its reporting tree: everybody finds their own policies, nobody another's.
 
-The machinery is that of `benchmarks/policies.py`, which runs it on PDFs and 1,260 people; the expected table is computed
-without the product's code.
+The machinery is that of `benchmarks/policies.py`, which runs it on PDFs and 1,260 people; the expected table is
+computed without the product's code.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ class Office:
     org: list[dict[str, Any]]
     summary: dict[str, int]
 
-    def ask(self, user: str, own: set[str]) -> policies.Given:
+    def ask(self, user: str, own: set[str], *, answers: bool = True) -> policies.Given:
         key = self.services.control.tenants.create_key(policies.TENANT, user, [Role.READER]).text
         names = policies.names_of(ASSIGNMENT)
-        return policies.ask_as(self.client, key, sorted(ASSIGNMENT), own, names, answers=True)
+        return policies.ask_as(self.client, key, sorted(ASSIGNMENT), own, names, answers=answers)
 
 
 @pytest.fixture
@@ -113,10 +113,11 @@ def test_everybody_finds_their_own_policies_and_nobody_anothers(office: Office) 
     assert office.summary["added"] == len(ASSIGNMENT)
     assert readable["r-helper"] == {"Workshop Safety.txt", "Night Shift.txt", "Spare Parts.txt", "Crane Inspection.txt"}
     assert readable["r-second"] == {"Workshop Safety.txt", "Night Shift.txt"}
-    given = {user: office.ask(user, own) for user, own in readable.items()}
-    assert len(given) == 27
+    answered = policies.choose(office.org, readable, 9)
+    given = {user: office.ask(user, own, answers=user in answered) for user, own in readable.items()}
+    assert len(given) == 30
     assert policies.differences(readable, given) == []
-    assert sum(len(one.cited) for one in given.values()) >= 0.9 * sum(map(len, readable.values()))
+    assert sum(len(given[user].cited) for user in answered) >= 0.9 * sum(len(readable[user]) for user in answered)
 
 
 @pytest.mark.slow

@@ -21,7 +21,9 @@ from tenancy.identity import Authenticator, Principal
 from tenancy.workers import Workers
 
 QUERY: Final = "query"
-_TENANT_HEADERS: Final = (b"x-tenant", b"x-tenant-id")
+_TENANT_HEADERS: Final = frozenset(
+    {b"tenant", b"tenant-id", b"tenant-name", b"x-tenant", b"x-tenant-id", b"x-tenant-name", b"x-strongroom-tenant"}
+)
 _MAX_CREDENTIAL: Final = 16_384
 
 
@@ -29,7 +31,8 @@ class Authentication(ASGIMiddleware):
     """Puts the caller's `Principal` into the request's state, or refuses.
 
     A header, a parameter or (in `bodies.py`) a field that names a tenant must name the credential's own. A query
-    parameter that the route does not declare (in its `opt`) is refused, and so is one that is given twice.
+    parameter that the route does not declare (in its `opt`) is refused, and so is one that is given twice, and a body
+    where the route takes none: nothing that was sent is silently left out.
     """
 
     scopes = (ScopeType.HTTP,)
@@ -51,7 +54,10 @@ class Authentication(ASGIMiddleware):
             async with self._trail.open(principal, action="authorize", request_id=state[REQUEST_ID]):
                 for name in named:
                     require_same_tenant(name, principal)
-        _require_known(parameters, scope["route_handler"].opt.get(QUERY, frozenset()))
+        handler = scope["route_handler"]
+        _require_known(parameters, handler.opt.get(QUERY, frozenset()))
+        if handler.parsed_data_field is None and _announces_body(headers):
+            raise Malformed("this address takes no body", item="body", remedy="send parameters in the address")
         await next_app(scope, receive, send)
 
     async def _authenticate(self, headers: list[tuple[bytes, bytes]], source: str, request_id: str) -> Principal:
@@ -116,6 +122,8 @@ def _parameters(query: bytes) -> dict[str, str]:
     parameters = dict(pairs)
     if len(parameters) != len(pairs):
         raise InvalidInput("a query parameter is given twice", item="query")
+    if any("\x00" in part for pair in pairs for part in pair):
+        raise InvalidInput("a query parameter holds a NUL character", item="query", remedy="remove it")
     return parameters
 
 
@@ -124,6 +132,12 @@ def _require_known(parameters: Mapping[str, str], known: frozenset[str]) -> None
         if name not in known and name != "tenant":
             allowed = ", ".join(sorted(known)) or "none"
             raise UnknownParameter("this address knows no such parameter", item=name[:100], remedy=f"known: {allowed}")
+
+
+def _announces_body(headers: list[tuple[bytes, bytes]]) -> bool:
+    return any(
+        name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0 ")) for name, value in headers
+    )
 
 
 def _text(value: bytes) -> str:

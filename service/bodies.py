@@ -10,8 +10,10 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 from litestar import Request
+from litestar.exceptions import InternalServerException
 from msgspec import Meta
 
+from service.disconnect import ClientGone
 from service.problems import Malformed, UnsupportedMediaType
 from tenancy.errors import Forbidden, InvalidInput
 from tenancy.identity import Principal
@@ -100,7 +102,16 @@ class AccessBody(Body, frozen=True):
 class StrictRequest(Request[Any, Any, Any]):
     """A request whose `data` parameter is decoded strictly, straight into the handler's struct."""
 
+    async def body(self) -> bytes:
+        """Raises `ClientGone` where the client left before all of it had come."""
+        try:
+            return await super().body()
+        except InternalServerException:
+            raise ClientGone("the client closed the connection before the body was complete") from None
+
     async def json(self) -> Any:
+        if self.headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise UnsupportedMediaType("the body is compressed", item="Content-Encoding", remedy="send it plain")
         media_type = self.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
         if media_type != "application/json" and not media_type.endswith("+json"):
             raise UnsupportedMediaType("the body must be JSON", item="Content-Type", remedy="send application/json")
@@ -125,6 +136,7 @@ def decode_body(body: bytes, kind: type[T]) -> T:
         raise Malformed("the body is not JSON in UTF-8", item="body") from None
     if b"\\u0000" in body:
         _refuse_nul(msgspec.to_builtins(found), "body")
+    _refuse_repeated(body)
     return found
 
 
@@ -132,6 +144,22 @@ def require_same_tenant(tenant: str | None, principal: Principal) -> None:
     """Raise `Forbidden` where a request names another tenant than its credential does."""
     if tenant is not None and tenant != principal.tenant:
         raise Forbidden("the request names another tenant than the credential", item="tenant")
+
+
+def _refuse_repeated(body: bytes) -> None:
+    """A field given twice means one thing to this decoder and another to a proxy that checked the request before."""
+
+    def once(pairs: list[tuple[str, Any]]) -> None:
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise InvalidInput("a field is given twice", item=name[:100])
+            seen.add(name)
+
+    try:
+        json.loads(body, object_pairs_hook=once)
+    except (ValueError, RecursionError):
+        raise Malformed("the body is not JSON in UTF-8", item="body") from None
 
 
 def _holds_surrogate(body: bytes) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -13,6 +14,7 @@ from tenancy.errors import InvalidInput, NotFound
 from tenancy.identity import Principal
 
 DEFAULT_LIMIT: Final = 100
+_END_OF_TIME: Final = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 # Parameters of a query, by the filter that each sets.
 NAMES: Final[Mapping[str, str]] = {
     "action": "action",
@@ -64,13 +66,20 @@ def window_of(page: Page) -> dict[str, Any]:
 def moment(text: str, name: str) -> float:
     """UTC epoch seconds of an ISO 8601 time with a zone (or a date, in UTC), or of a number of seconds."""
     try:
-        return float(text)
+        seconds = float(text)
     except ValueError:
-        pass
+        seconds = _seconds(text)
+    if not 0 <= seconds <= _END_OF_TIME:
+        raise InvalidInput("not a time", item=name, remedy="use ISO 8601, as in 2026-11-29T15:00:00Z")
+    return seconds
+
+
+def _seconds(text: str) -> float:
+    """UTC epoch seconds of an ISO 8601 time, not a number where it is none."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidInput("not a time", item=name, remedy="use ISO 8601, as in 2026-11-29T15:00:00Z") from None
+        return math.nan
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 

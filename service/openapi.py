@@ -7,8 +7,9 @@ from html import escape
 from importlib.metadata import version
 from typing import Any, Final
 
-from litestar import Request
+from litestar import Request, Response, Router
 from litestar.enums import MediaType
+from litestar.exceptions import NotFoundException
 from litestar.openapi import ResponseSpec
 from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin, OpenAPIRenderPlugin
@@ -77,6 +78,9 @@ def config() -> OpenAPIConfig:
         ),
         path="/schema",
         render_plugins=[Page(), JsonRenderPlugin()],
+        openapi_router=Router(
+            "/schema", route_handlers=[], include_in_schema=False, after_request=_refuse_other_addresses
+        ),
         security=[{"bearer": []}],
         components=Components(
             security_schemes={
@@ -92,6 +96,13 @@ def config() -> OpenAPIConfig:
             Tag(name="health", description="For load balancers; no credential."),
         ],
     )
+
+
+def _refuse_other_addresses(response: Response[Any]) -> Response[Any]:
+    """The framework has a page of its own for addresses under /schema that do not exist."""
+    if response.status_code == 404:
+        raise NotFoundException
+    return response
 
 
 def _operation(method: str, path: str, operation: dict[str, Any], schemas: dict[str, Any]) -> str:

@@ -49,6 +49,7 @@ def invalidate(store: LocalStore, tenant: TenantHandle, selection: Selection, tr
         detail={
             "entry": selector.entry,
             "template": selector.template,
+            "older_than": None if selector.older_than is None else f"{selector.older_than:g} s",
             "user": trail.log.subjects.ref(selector.user) if selector.user else None,
             "everything": selector.everything,
             "removed": removed,

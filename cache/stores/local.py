@@ -196,8 +196,8 @@ class LocalStore:
         self, tenant: TenantHandle, *, limit: int = 50, offset: int = 0, selector: Selector | None = None
     ) -> list[EntryRecord]:
         """Entries, newest first; `limit` at most 1000."""
-        if not (1 <= limit <= 1000 and offset >= 0):
-            raise InvalidInput("limit is 1 to 1000 and offset is not negative", item="limit")
+        if not (1 <= limit <= 1000 and 0 <= offset < 2**63):
+            raise InvalidInput("limit is 1 to 1000 and offset 0 to 2**63 - 1", item="limit")
         condition = true() if selector is None else _condition(selector, self.clock())
         shown = [tables.entries.c[field.name] for field in fields(EntryRecord)]
         query = select(*shown).where(condition).order_by(tables.entries.c.seq.desc()).limit(limit).offset(offset)

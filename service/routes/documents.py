@@ -32,6 +32,7 @@ from tenancy.names import MAX_DOCUMENT_NAME, nfc_name
 
 _PREFIX: Final = b"/v1/documents/"
 _ACL: Final = "/acl"
+_DOTS: Final = frozenset({".", ".."})
 _EXAMPLES = [
     Example(summary="Text", value={"text": "Notice: three months.", "title": "Notice", "allow": ["group:staff"]}),
     Example(
@@ -184,12 +185,9 @@ def _writing(services: Services) -> list[HTTPRouteHandler]:
     )
     async def change(request: Request[Any, Any, Any], data: JSONBody[AccessBody]) -> AccessResponse:
         """Replace the access list as a whole. The change holds from the next question on."""
-        document = document_name(request)
-        if not document.endswith(_ACL):
-            raise NotFound("only an access list can be changed in part", remedy="PATCH /v1/documents/{id}/acl")
-        document = document.removesuffix(_ACL)
-        access = AccessList.of(data.allow, data.deny)
+        document = document_name(request, _ACL)
         async with operation(control, request, "acl.set", Role.INGEST, tenant=data.tenant) as trail:
+            access = AccessList.of(data.allow, data.deny)
             trail.note(resources=[Resource(document=document, stage="access")], detail=_lists(access))
             await trail.intent()
             tenant = await run(control.tenants.open, principal_of(request))
@@ -199,16 +197,24 @@ def _writing(services: Services) -> list[HTTPRouteHandler]:
     return [store, remove, change]
 
 
-def document_name(request: Request[Any, Any, Any]) -> str:
-    """The document's name as it stands in the address, percent-decoded once; the framework's would be a path,
-    which loses doubled slashes.
+def document_name(request: Request[Any, Any, Any], suffix: str = "") -> str:
+    """The document's name as it stands in the address before `suffix`, percent-decoded once; the framework's would
+    be a path, which loses doubled slashes.
     """
     raw: bytes = request.scope["raw_path"]
+    before, prefix, rest = raw.partition(b"?")[0].partition(_PREFIX)
+    if before.strip(b"/") or not prefix:
+        raise NotFound("there is nothing under this address", remedy="write /v1/documents/ without percent signs")
     try:
-        name = unquote_to_bytes(raw.partition(_PREFIX)[2].partition(b"?")[0]).decode("utf-8")
+        name = unquote_to_bytes(rest).decode("utf-8")
     except UnicodeDecodeError:
         raise Malformed("the document's id is not UTF-8", item="id") from None
-    return nfc_name(name, "document", limit=MAX_DOCUMENT_NAME)
+    if not name.endswith(suffix):
+        raise NotFound("only an access list can be changed in part", remedy="PATCH /v1/documents/{id}/acl")
+    name = nfc_name(name.removesuffix(suffix), "document", limit=MAX_DOCUMENT_NAME)
+    if not _DOTS.isdisjoint(name.split("/")):
+        raise InvalidInput("an id must not hold . or .. between slashes", item="id", remedy="proxies resolve them")
+    return name
 
 
 def _source(document: str, data: DocumentBody) -> Source:

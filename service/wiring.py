@@ -52,8 +52,16 @@ class Services:
 def build(settings: Settings, master: MasterKey | None = None) -> Services:
     """Open the data directory and load the models. Raises the errors of whatever cannot be had, with its remedy."""
     control = open_control(settings, master)
-    workers = Workers(settings.workers.threads, settings.workers.queue)
+    try:
+        return _build(settings, control)
+    except BaseException:
+        control.close()
+        raise
+
+
+def _build(settings: Settings, control: Control) -> Services:
     embedder = load_embedder(settings.embedding)
+    workers = Workers(settings.workers.threads, settings.workers.queue)
     path = AnswerPath(
         tenants=control.tenants,
         workers=workers,

@@ -113,7 +113,7 @@ class Bench:
 
     def send(self, sent: Sent) -> httpx.Response:
         """Send the bytes, close the sending side, read the one response."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=3) as connection:
             connection.sendall(sent.raw(self) if sent.raw else self._bytes(sent))
             response = HTTPResponse(connection, method=sent.method)
             response.begin()

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from generation.generator import Delta
 from service.edge import Edge
+from tenancy.errors import Unavailable
 from tenancy.identity import Role
 from tests.service.house import House, problem, stream_events
 
@@ -200,6 +202,21 @@ def test_an_unforeseen_error_is_a_500_without_details(house: House, key: str, mo
     assert "private" not in json.dumps(found)
     (failed,) = [line for line in lines if line["event"] == "failed"]
     assert failed["exc_info"]
+
+
+def test_an_error_after_the_first_byte_is_an_event(house: House, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: Any, **__: Any) -> Any:
+        yield Delta("The notice")
+        raise Unavailable("the generator's stream was cut", item="private")
+
+    monkeypatch.setattr(house.services.path.generator, "generate", broken)
+    response = house.post("/v1/answers", key, {"query": QUESTION, "stream": True})
+    assert response.status_code == 200
+    (first, _), (name, data) = stream_events(response.text)
+    assert (first, name, data["code"], data["status"]) == ("delta", "error", "unavailable", 503)
+    assert data["instance"] == response.headers["x-request-id"]
+    assert house.events("acme")[-1]["outcome"] == "error"
+    problem(house.post("/v1/answers", key, {"query": QUESTION}), 503, "unavailable")
 
 
 @pytest.mark.parametrize("stream", [False, True])

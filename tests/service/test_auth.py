@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from joserfc import jwt
+from joserfc.jwk import OctKey
 
 from service.auth import source_of
 from tenancy.identity import Role
@@ -143,6 +147,41 @@ def test_the_client_cannot_choose_the_request_id(house: House) -> None:
     response = house.get("/healthz/live", headers={"X-Request-ID": "mine"})
     assert len(response.headers["x-request-id"]) == 32
     assert response.headers["x-request-id"] != house.get("/healthz/live").headers["x-request-id"]
+
+
+def test_a_token_of_a_configured_issuer_is_a_principal(folder: Path) -> None:
+    key = OctKey.generate_key(256, {"kid": "k1"})
+    (folder / "keys.json").write_text(json.dumps({"keys": [key.as_dict(private=True)]}))
+    issuer = {
+        "iss": "https://login.example", "audience": "strongroom", "algorithms": ["HS256"], "tenants": ["acme"],
+        "jwks": str(folder / "keys.json"),
+    }  # fmt: skip
+    listed = ", ".join(f"{name} = {json.dumps(value)}" for name, value in issuer.items())
+    house = House(folder, STRONGROOM_ISSUERS=f"[{{{listed}}}]")
+
+    def token(algorithm: str = "HS256", **changes: Any) -> str:
+        now = int(time.time())
+        claims = {
+            "iss": "https://login.example", "aud": "strongroom", "sub": "ana", "tenant": "acme", "iat": now,
+            "exp": now + 600, **changes,
+        }  # fmt: skip
+        header = {"alg": algorithm, "typ": "JWT", "kid": "k1"}
+        return jwt.encode(header, claims, key, algorithms=[algorithm])
+
+    with house.client:
+        house.put("acme", "a", "The notice period is three months.", allow=["user:ana"])
+        house.key("globex", "eve")
+        found = house.post("/v1/retrieve", token(), QUESTION)
+        assert [passage["document"] for passage in found.json()["passages"]] == ["a"]
+        assert house.post("/v1/retrieve", token(sub="bo"), QUESTION).json()["passages"] == []
+        past = int(time.time()) - 4000
+        for refused in (
+            token(tenant="globex"), token(aud="other"), token(iss="https://evil.example"), token(algorithm="HS384"),
+            token(iat=past, exp=past + 600), token()[:-4] + "AAAA",
+        ):  # fmt: skip
+            problem(house.post("/v1/retrieve", refused, QUESTION), 401, "unauthenticated")
+        problem(house.get("/v1/documents", token()), 403, "forbidden")
+    house.close()
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,9 @@ def test_nothing_is_released_where_the_audit_log_is_away(
     assert shared.send(route[0], path, key, body).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/", "/nope", "/v1", "/v1/nope", "/v2/answers", "/docs", "/v1/answers/x"])
+@pytest.mark.parametrize(
+    "path", ["/", "/nope", "/v1", "/v1/nope", "/v2/answers", "/docs", "/v1/answers/x", "/v1/audit/events/-1x"]
+)
 def test_an_unknown_address_is_a_404_problem(shared: House, path: str) -> None:
     problem(shared.get(path), 404, "not-found")
 

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from service.logs import configure_logging
+
+
+@pytest.fixture
+def configured(capsys: pytest.CaptureFixture[str]) -> Iterator[None]:
+    root = logging.getLogger()
+    before = (root.handlers, root.level)
+    configure_logging()
+    yield
+    root.handlers, root.level = before
+    structlog.reset_defaults()
+
+
+def raise_with_text() -> None:
+    raise ValueError("private text of a document")
+
+
+@pytest.mark.usefixtures("configured")
+@pytest.mark.parametrize("library", ["structlog", "logging"])
+def test_an_exception_is_logged_by_class_and_place_without_its_message(
+    capsys: pytest.CaptureFixture[str], library: str
+) -> None:
+    log = structlog.get_logger("mine") if library == "structlog" else logging.getLogger("mine")
+    with structlog.contextvars.bound_contextvars(request_id="r1"):
+        try:
+            raise_with_text()
+        except ValueError:
+            log.exception("failed")
+    line = json.loads(capsys.readouterr().err)
+    assert (line["event"], line["level"], line["logger"]) == ("failed", "error", "mine")
+    assert (line["exception"], line["request_id"]) == ("ValueError", "r1")
+    assert any("raise_with_text" in frame for frame in line["frames"])
+    assert "private" not in json.dumps(line)
+
+
+@pytest.mark.usefixtures("configured")
+def test_a_line_is_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
+    structlog.get_logger("mine").info("request", status=200, tenant="acme")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert json.loads(line)["tenant"] == "acme"

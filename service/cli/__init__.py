@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from typing import Final
 
 from cyclopts import App, CycloptsError, Group
@@ -50,6 +51,7 @@ app = App(
     help=_HELP,
     help_epilogue=_EPILOGUE,
     help_format="markdown",
+    version=lambda: version("strongroom"),
     error_console=Console(stderr=True),
     suppress_keyboard_interrupt=False,
     result_action="return_value",

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import structlog
@@ -10,27 +11,29 @@ import structlog
 from service.logs import configure_logging
 
 
-@pytest.fixture
-def configured(capsys: pytest.CaptureFixture[str]) -> Iterator[None]:
+@contextmanager
+def configured() -> Iterator[None]:
+    """Not a fixture: the test runner has its own handlers, and its own standard error, in each of its phases."""
     root = logging.getLogger()
     before = (root.handlers, root.level)
     configure_logging()
-    yield
-    root.handlers, root.level = before
-    structlog.reset_defaults()
+    try:
+        yield
+    finally:
+        root.handlers, root.level = before
+        structlog.reset_defaults()
 
 
 def raise_with_text() -> None:
     raise ValueError("private text of a document")
 
 
-@pytest.mark.usefixtures("configured")
 @pytest.mark.parametrize("library", ["structlog", "logging"])
 def test_an_exception_is_logged_by_class_and_place_without_its_message(
     capsys: pytest.CaptureFixture[str], library: str
 ) -> None:
-    log = structlog.get_logger("mine") if library == "structlog" else logging.getLogger("mine")
-    with structlog.contextvars.bound_contextvars(request_id="r1"):
+    with configured(), structlog.contextvars.bound_contextvars(request_id="r1"):
+        log = structlog.get_logger("mine") if library == "structlog" else logging.getLogger("mine")
         try:
             raise_with_text()
         except ValueError:
@@ -42,8 +45,8 @@ def test_an_exception_is_logged_by_class_and_place_without_its_message(
     assert "private" not in json.dumps(line)
 
 
-@pytest.mark.usefixtures("configured")
 def test_a_line_is_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
-    structlog.get_logger("mine").info("request", status=200, tenant="acme")
+    with configured():
+        structlog.get_logger("mine").info("request", status=200, tenant="acme")
     (line,) = capsys.readouterr().err.splitlines()
     assert json.loads(line)["tenant"] == "acme"

@@ -13,9 +13,11 @@ import structlog
 import uvicorn
 
 from service.app import create_app
+from service.control import Control
 from service.logs import configure_logging
 from service.settings import ServerSettings, Settings
 from service.wiring import ServerLock, build
+from tenancy.errors import StrongroomError
 
 _log = structlog.get_logger("strongroom.server")
 
@@ -36,9 +38,23 @@ async def _serve(settings: Settings) -> None:
         services.control.tenants.sweep()
         if not settings.server.tls_certificate and not _is_loopback(settings.server.host):
             _log.warning("plain HTTP on an address that others reach", host=settings.server.host)
+        recovery = asyncio.create_task(services.workers.run(_recover, services.control))
         await _Server(server_config(create_app(services), settings.server)).serve()
+        recovery.cancel()
     finally:
         await services.aclose()
+
+
+def _recover(control: Control) -> None:
+    """Close the intents that a crash left open, tenant by tenant, while questions are served already."""
+    for record in control.tenants.all():
+        try:
+            settled = control.logs.of(control.authenticator.operator(record.name)).recover()
+        except StrongroomError as error:
+            _log.error("an audit log was not recovered", tenant=record.name, code=error.code)
+        else:
+            if settled:
+                _log.warning("intents of an earlier process settled", tenant=record.name, count=settled)
 
 
 def server_config(app: object, server: ServerSettings) -> uvicorn.Config:

@@ -28,7 +28,8 @@ BUSY_TIMEOUT_MS = 10_000
 PAGE_CACHE_KIB = 256
 """Memory for pages per connection, in KiB; many tenants are open at once."""
 
-_engine = create_engine("sqlite://", module=driver, query_cache_size=2_000)
+# Parameters hold text of documents: they must not stand in the message of an error.
+_engine = create_engine("sqlite://", module=driver, query_cache_size=2_000, hide_parameters=True)
 
 Migration = Callable[[Connection], None]
 

@@ -36,7 +36,7 @@ _number = st.integers(0, 11)
 _slot = st.integers(0, SLOTS - 1)
 _some = st.lists(st.sampled_from(ALLOWED), min_size=1, max_size=3, unique=True)
 _allow = st.one_of(_some, _some, _some, st.just([]))
-_deny = st.one_of(st.just([]), st.lists(st.sampled_from(DENIED), max_size=2, unique=True))
+_deny = st.one_of(st.just([]), st.lists(st.sampled_from(DENIED), min_size=1, max_size=2, unique=True))
 _topics = st.lists(st.sampled_from(TOPICS), min_size=1, max_size=2, unique=True)
 _paragraph = st.lists(st.sampled_from(TOPICS), min_size=4, max_size=6)
 _paragraphs = st.lists(_paragraph, min_size=1, max_size=3)
@@ -76,6 +76,13 @@ class Isolation(RuleBasedStateMachine):
 
     @rule(tenant=_number, group=st.sampled_from(GROUPS), member=st.sampled_from(MEMBERS))
     def join(self, tenant: int, group: str, member: str) -> None:
+        self.world.join(self._side(tenant), group, member)
+
+    @rule(tenant=_number, slot=_slot, group=st.sampled_from(GROUPS[::-1]), member=st.sampled_from(MEMBERS))
+    def shut_out(self, tenant: int, slot: int, group: str, member: str) -> None:
+        """A document for everybody but one group, which somebody joins."""
+        side = self._side(tenant)
+        self.world.set_access(side, slot, ALLOWED[:1], [f"group:{group}"])
         self.world.join(self._side(tenant), group, member)
 
     @rule(tenant=_number, at=_number)
@@ -147,11 +154,9 @@ class Isolation(RuleBasedStateMachine):
     def share(self, tenant: int, slot: int, user: int, colleague: int, wording: int) -> None:
         """A reader of a document asks what it answers, colleagues ask the same, and then in other words."""
         side = self._side(tenant)
-        names = sorted(side.company.documents)
-        name = names[slot % len(names)] if names else ""
-        readers = [one for one in side.users if name in side.company.readable(one)]
-        topics = words(side.company.documents[name].paragraphs[0])[2:4] if readers else TOPICS[:1]
-        asker = readers[user % len(readers)] if readers else self._user(side, user)
+        seen = [(one, text) for one in side.users for text in sorted(side.company.readable(one).items())]
+        asker, (_, document) = seen[(SLOTS * user + slot) % len(seen)] if seen else (side.users[0], ("", None))
+        topics = words(document.paragraphs[0])[2:4] if document else TOPICS[:1]
         self.world.ask(side, asker, topics, wording, 8, "default", stream=False)
         for later in (0, 1, 2):
             peers = [one for one in side.users if side.company.domain(one) == side.company.domain(asker)] or [asker]

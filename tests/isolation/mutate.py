@@ -2,9 +2,9 @@
 
     python -m tests.isolation.mutate [NAME...]
 
-Each file in `mutations/` is one mutation: texts that must stand in the named files (once, or `times` times), and what
-takes their place. `visible = false` marks one that another layer makes good, so that the oracle rightly sees no leak; then
-the named product tests must fail instead. First the copy as it is must pass.
+Each file in `mutations/` is one mutation: texts that must stand in the named files (once, or `times` times), and
+what takes their place. `visible = false` marks one that another layer makes good, so that the oracle rightly sees no
+leak; then the named product tests must fail instead. First the copy as it is must pass.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Result:
     seconds: float
 
 
-CONTROL = Mutation("control: nothing changed", ())
+CONTROL = Mutation("nothing changed", ())
 
 
 def load() -> list[Mutation]:
@@ -62,11 +62,11 @@ def load() -> list[Mutation]:
     return found
 
 
-def run(mutation: Mutation) -> Result:
-    """Apply `mutation` to a copy and run the oracle there, or the product tests that it names."""
-    with tempfile.TemporaryDirectory(prefix="strongroom-mutation-") as folder:
-        copy = Path(folder)
-        _copy(copy)
+def run(base: Path, mutation: Mutation) -> Result:
+    """Apply `mutation` to a copy of `base` and run the oracle there, or the product tests that it names."""
+    with tempfile.TemporaryDirectory(prefix="mutation-", dir=base.parent) as folder:
+        copy = Path(folder, "copy")
+        shutil.copytree(base, copy)
         for file, old, new, times in mutation.edits:
             _replace(copy / file, old, new, times, mutation.name)
         if mutation.visible:
@@ -74,19 +74,24 @@ def run(mutation: Mutation) -> Result:
             report = json.loads(_python(copy, command).stdout.strip().rpartition("\n")[2])
             failure = report["failure"]
             step, what = failure or (None, report["tally"].replace("\n", ", "))
-            return Result(mutation.name, failure is not None, what, step, report["seconds"])
+            # Anything but a difference means that the mutated code does not even run, which shows nothing.
+            noticed = what.startswith("Difference: ")
+            return Result(mutation.name, noticed, what.removeprefix("Difference: "), step, report["seconds"])
         done = _python(copy, ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *mutation.tests])
-        return Result(mutation.name, done.returncode == 1, _first_failure(done.stdout), None, 0.0)
+        return Result(mutation.name, done.returncode == 1, f"product test {_first_failure(done.stdout)}", None, 0.0)
 
 
 def main(names: Sequence[str]) -> int:
     mutations = [mutation for mutation in load() if not names or any(name in mutation.name for name in names)]
-    control = run(CONTROL)
-    print(f"control, nothing changed: {'FAILED: ' if control.noticed else ''}{control.what} in {control.seconds} s")
-    if control.noticed:
-        return 1
-    with ThreadPoolExecutor(PARALLEL) as pool:
-        results = list(pool.map(run, mutations))
+    with tempfile.TemporaryDirectory(prefix="strongroom-mutations-") as folder:
+        base = Path(folder, "base")
+        _copy(base)
+        control = run(base, CONTROL)
+        print(f"nothing changed: {control.what}; {control.seconds} s", flush=True)
+        if control.step is not None:
+            return 1
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            results = list(pool.map(lambda mutation: run(base, mutation), mutations))
     for line in table(results):
         print(line)
     missed = [result.name for result in results if not result.noticed]
@@ -99,7 +104,11 @@ def main(names: Sequence[str]) -> int:
 def table(results: Sequence[Result]) -> list[str]:
     rows = [("mutation", "step", "what was noticed")]
     rows += [
-        (result.name, "-" if result.step is None else str(result.step), result.what if result.noticed else "NOTHING")
+        (
+            result.name,
+            "-" if result.step is None else str(result.step),
+            ("" if result.noticed else "NOT: ") + result.what,
+        )
         for result in results
     ]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]

@@ -154,7 +154,7 @@ def _writing(services: Services) -> list[HTTPRouteHandler]:
         request: Request[Any, Any, Any], data: Annotated[DocumentBody, Body(examples=_EXAMPLES)]
     ) -> PutResponse:
         """Parse, chunk and embed a document, and put it in the place of its older version in one step. Equal content
-        is not embedded again. The id is the document's name and may hold slashes.
+        is not embedded again. The id is the document's name; it may hold slashes, but no . or .. between them.
         """
         document = document_name(request)
         async with operation(control, request, "document.put", Role.INGEST, tenant=data.tenant) as trail:

@@ -1,6 +1,6 @@
-"""What the bad input table stands on: one service behind a real socket, and requests sent to it byte for byte.
+"""What the table of bad input stands on: one service behind a real socket, and requests sent to it byte for byte.
 
-A client library would repair, refuse or encode much of what these tests send, so the bytes are written here.
+A client library would repair, refuse or encode much of what the rows send, so the bytes are written here.
 """
 
 from __future__ import annotations
@@ -8,12 +8,13 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any, Final
@@ -34,16 +35,19 @@ AUDIENCE: Final = "strongroom"
 RSA: Final = RSAKey.generate_key(2048, {"kid": "acme-1", "use": "sig"})
 OTHER_RSA: Final = RSAKey.generate_key(2048, {"kid": "globex-1", "use": "sig"})
 
+# The table is about the edge; durability has its tests, on a real disk.
+MEMORY: Final = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 MAX_BODY: Final = 100_000
 MAX_DOCUMENT: Final = 300_000
-# Text of the one document that only the other tenant has; no response to this tenant may hold a word of it.
-FOREIGN: Final = "Quokka marmalade is stored in the seventh cellar."
 OWN: Final = "The notice period is three months."
+# Only the other tenant has this; nothing that this tenant is answered, and no log line, may hold a word of it.
+FOREIGN: Final = "Quokka marmalade is kept in the seventh cellar."
+FOREIGN_WORDS: Final = ("quokka", "marmalade", "cellar")
 
 
 @dataclass(frozen=True)
 class Sent:
-    """One request. `who` names a caller of the bench, `credentials` overrides its Authorization header, `raw` all."""
+    """One request. `who` names a caller of the bench; `credentials` gives its Authorization headers instead."""
 
     method: str
     target: str
@@ -51,7 +55,7 @@ class Sent:
     body: bytes | None = None
     headers: tuple[tuple[str, bytes], ...] = ()
     credentials: Callable[[Bench], list[bytes]] | None = None
-    raw: Callable[[Bench], bytes] | None = None
+    unfinished: bool = False  # the empty line behind the headers is never sent
 
     def but(self, **changes: Any) -> Sent:
         return replace(self, **changes)
@@ -61,21 +65,45 @@ class Sent:
         found = {**json.loads(self.body or b"{}"), **fields}
         return self.but(body=json.dumps({name: value for name, value in found.items() if value is not ...}).encode())
 
-    def with_header(self, name: str, value: bytes) -> Sent:
-        kept = tuple(header for header in self.headers if header[0].lower() != name.lower())
-        return self.but(headers=(*kept, (name, value)))
+    def with_header(self, name: str, *values: bytes) -> Sent:
+        return self.but(headers=(*self.headers, *((name, value) for value in values)))
+
+    def with_query(self, query: str) -> Sent:
+        return self.but(target=f"{self.target}{'&' if '?' in self.target else '?'}{query}")
 
 
 @dataclass(frozen=True)
 class Row:
-    """`sent` is answered with exactly this status and problem code; `must`, beside it, is accepted."""
+    """`sent` is answered with exactly this status and problem code; `must`, beside it, is accepted, before and after.
+
+    Code None: the HTTP parser refused, before the application, in plain text. `first` prepares for `must`, and
+    `headers` must be on the refusal.
+    """
 
     id: str
     sent: Sent
     status: int
-    code: str
+    code: str | None
     must: Sent
-    headers: dict[str, str] = field(default_factory=dict)
+    first: Sent | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class Log(io.StringIO):
+    """Log lines, and a way to wait for one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._written = threading.Condition()
+
+    def write(self, text: str) -> int:
+        with self._written:
+            self._written.notify_all()
+            return super().write(text)
+
+    def wait_for(self, text: str, start: int) -> bool:
+        with self._written:
+            return self._written.wait_for(lambda: text in self.getvalue()[start:], timeout=30)
 
 
 class Bench:
@@ -84,21 +112,28 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         for name, key in (("acme", RSA), ("globex", OTHER_RSA)):
             (folder / f"{name}.jwks").write_text(json.dumps({"keys": [key.as_dict(private=False)]}))
+        issuers = (
+            f'{{ iss = "{ISSUER}", audience = "{AUDIENCE}", algorithms = ["RS256"], tenants = ["acme"], '
+            f'jwks = "{folder}/acme.jwks", groups = "token" }}, '
+            f'{{ iss = "{OTHER_ISSUER}", audience = "{AUDIENCE}", algorithms = ["RS256"], tenants = ["globex"], '
+            f'jwks = "{folder}/globex.jwks" }}'
+        )
+        self.folder = folder
         self.house = House(
             folder,
             STRONGROOM_SERVER__PORT="0",
             STRONGROOM_SERVER__MAX_BODY=str(MAX_BODY),
             STRONGROOM_SERVER__MAX_DOCUMENT=str(MAX_DOCUMENT),
-            # Every row that fails to authenticate comes from one address.
+            # All that fails to authenticate comes from one address, and the good callers ask a lot.
             STRONGROOM_THROTTLE__SOURCE_FAILURES="100000",
             STRONGROOM_THROTTLE__CREDENTIAL_FAILURES="100000",
             STRONGROOM_THROTTLE__SPREAD_FAILURES="100000",
-            STRONGROOM_ISSUERS=f"""[
-                {{ iss = "{ISSUER}", audience = "{AUDIENCE}", algorithms = ["RS256"], tenants = ["acme"],
-                   jwks = "{folder}/acme.jwks", groups = "token" }},
-                {{ iss = "{OTHER_ISSUER}", audience = "{AUDIENCE}", algorithms = ["RS256"], tenants = ["globex"],
-                   jwks = "{folder}/globex.jwks" }}]""".replace("\n", " "),
+            STRONGROOM_ADMISSION__USER__REQUESTS_PER_MINUTE="100000",
+            STRONGROOM_ADMISSION__USER__TOKENS_PER_MINUTE="1000000000",
+            STRONGROOM_ADMISSION__TENANT__TOKENS_PER_MINUTE="1000000000",
+            STRONGROOM_ISSUERS=f"[{issuers}]",
         )
+        tenants = self.house.services.control.tenants
         self.keys = {
             "reader": self.house.key("acme", "ana"),
             "ingest": self.house.key("acme", "loader", Role.INGEST),
@@ -106,20 +141,29 @@ class Bench:
             "admin": self.house.key("acme", "root", Role.ADMIN),
             "all": self.house.key("acme", "all", *Role),
             "foreign": self.house.key("globex", "eve", *Role),
+            "expired": tenants.create_key("acme", "bo", [Role.READER], expires=1.0).text,
+            "revoked": tenants.create_key("acme", "bo", [Role.READER]).text,
         }
+        tenants.revoke_key("acme", self.keys["revoked"].split("_")[2])
         self.port = 0
         self.answers: list[httpx.Response] = []
-        self.log = io.StringIO()
+        self.log = Log()
+        self.accepted: set[Sent] = set()  # what was accepted as a control
 
     def send(self, sent: Sent) -> httpx.Response:
-        """Send the bytes, close the sending side, read the one response."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=3) as connection:
-            connection.sendall(sent.raw(self) if sent.raw else self._bytes(sent))
+        """Send the bytes and read the one response."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
+            connection.sendall(self._bytes(sent))
             response = HTTPResponse(connection, method=sent.method)
             response.begin()
             found = httpx.Response(response.status, headers=response.getheaders(), content=response.read())
         self.answers.append(found)
         return found
+
+    def leave(self, sent: Sent) -> None:
+        """Send the bytes and close the connection."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
+            connection.sendall(self._bytes(sent))
 
     def _bytes(self, sent: Sent) -> bytes:
         headers = [("Host", b"strongroom.test"), ("Connection", b"close")]
@@ -134,7 +178,8 @@ class Bench:
             headers.append(("Content-Type", b"application/json"))
         lines = [name.encode() + b": " + value for name, value in (*headers, *sent.headers)]
         request = f"{sent.method} {sent.target} HTTP/1.1".encode()
-        return b"\r\n".join((request, *lines, b"", sent.body or b""))
+        end = [] if sent.unfinished else [b"", sent.body or b""]
+        return b"\r\n".join((request, *lines, *end))
 
 
 @contextmanager

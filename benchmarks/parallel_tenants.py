@@ -34,7 +34,8 @@ import numpy as np
 
 from benchmarks.retrieval_sets import read_set
 from indexing.embed import DEFAULT_MODEL, Embedder, EmbeddingSettings, Vectors, load_embedder
-from tests.isolation.parallel import Detector, Library, Report, ask_everything, examine, open_site
+from tests.isolation.parallel import Report, ask_everything, examine, open_site
+from tests.isolation.traces import Detector, Library
 
 LANGUAGES = ("en", "de", "zh")
 WINDOWS = {"en": (24, 7), "de": (24, 7), "zh": (10, 3)}

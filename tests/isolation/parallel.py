@@ -1,4 +1,4 @@
-"""Tenants that hold the same in several languages, and a search for traces of one in whatever another is shown.
+"""A site of tenants that hold the same in several languages: all questions asked of all, everything shown searched.
 
 Used by the test on small libraries and by `benchmarks/parallel_tenants.py` on public ones.
 """
@@ -9,7 +9,6 @@ import asyncio
 import io
 import json
 import logging
-import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -27,9 +26,7 @@ from service.settings import load_settings
 from service.wiring import Services, build
 from tenancy.identity import Role
 from tenancy.keys import MasterKey
-
-MARK = re.compile(r"(?:id|title)-[a-z]+-\d{4}|library-[a-z]+")
-"""Ids and titles of documents and names of tenants: each names whose it is."""
+from tests.isolation.traces import MARK, Detector, Library
 
 ABSENT = ("id-none-0000", "id-none-0001")
 RECALL_AT = 5
@@ -39,69 +36,6 @@ _UNLIMITED = {
     for scope in ("TENANT", "USER")
     for limit in ("REQUESTS_PER_MINUTE", "CONCURRENT", "TOKENS_PER_MINUTE")
 }
-
-
-@dataclass(frozen=True)
-class Library:
-    """What one tenant holds. `questions` are texts with the number of the passage that answers them.
-
-    `width` and `step` are characters: a run of `width + step - 1` of a passage is found wherever it stands.
-    """
-
-    code: str
-    passages: tuple[str, ...]
-    questions: tuple[tuple[str, int], ...]
-    width: int = 24
-    step: int = 7
-
-    @property
-    def tenant(self) -> str:
-        return f"library-{self.code}"
-
-    def document(self, number: int) -> str:
-        return f"id-{self.code}-{number:04d}"
-
-    def title(self, number: int) -> str:
-        return f"title-{self.code}-{number:04d}"
-
-    def marks(self) -> set[str]:
-        numbers = range(len(self.passages))
-        return {self.tenant, *map(self.document, numbers), *map(self.title, numbers)}
-
-
-class Detector:
-    """Finds marks and pieces of passages of other tenants. What a tenant holds itself or has said is no trace."""
-
-    def __init__(self, libraries: Sequence[Library]) -> None:
-        self._libraries = libraries
-        self._marks = {library.tenant: library.marks() for library in libraries}
-        self._foreign = {
-            (own.tenant, other.tenant): _windows(other.passages, other.width) - _windows(own.passages, other.width)
-            for own in libraries
-            for other in libraries
-            if own is not other
-        }
-        self._texts = {
-            library.tenant: _windows((*library.passages, *(text for text, _ in library.questions)), library.width)
-            for library in libraries
-        }
-
-    def traces(self, shown: str, *, own: str, said: str = "") -> list[str]:
-        """What of other tenants stands in `shown`, which the tenant `own` saw after saying `said`."""
-        text = _spaced(shown)
-        allowed = self._marks[own] | set(MARK.findall(said))
-        found = sorted(set(MARK.findall(shown)) - allowed)
-        for other in self._libraries:
-            if other.tenant != own:
-                found += _pieces(text, self._foreign[own, other.tenant], other, _spaced(said))
-        return found
-
-    def any_text(self, line: str) -> list[str]:
-        """Ids, titles and pieces of any passage or question of anybody, which no log line may hold."""
-        found = [mark for mark in MARK.findall(line) if not mark.startswith("library-")]
-        for library in self._libraries:
-            found += _pieces(_spaced(line), self._texts[library.tenant], library, "")
-        return found
 
 
 @dataclass
@@ -328,7 +262,7 @@ async def open_site(
         if embedder is not None:
             services = _with_embedder(services, embedder)
         try:
-            transport = ASGITransport(create_app(services), raise_app_exceptions=False)
+            transport = ASGITransport(create_app(services), raise_app_exceptions=False)  # type: ignore[arg-type]
             async with AsyncClient(transport=transport, base_url="http://strongroom") as client:
                 site = Site(services, client, log, detector)
                 for library in libraries:
@@ -383,21 +317,6 @@ def _with_embedder(services: Services, embedder: Embedder) -> Services:
     collections = type(services.path.collections)(embedder.fingerprint, services.settings.collections.budget)  # type: ignore[call-arg]
     path = replace(services.path, embedder=embedder, collections=collections)
     return replace(services, path=path, pipeline=replace(services.pipeline, embedder=embedder))
-
-
-def _windows(texts: Iterable[str], width: int) -> set[str]:
-    return {text[at : at + width] for text in map(_spaced, texts) for at in range(len(text) - width + 1)}
-
-
-def _pieces(text: str, windows: set[str], library: Library, said: str) -> list[str]:
-    """Pieces of a library's texts that stand in `text`, looked for at every `step` characters."""
-    places = range(0, len(text) - library.width + 1, library.step)
-    found = {piece for at in places if (piece := text[at : at + library.width]) in windows}
-    return sorted(f"{library.code} {piece!r}" for piece in found if piece not in said)
-
-
-def _spaced(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _strings(value: Any) -> Iterator[str]:

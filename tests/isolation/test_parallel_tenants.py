@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import structlog
 
-from tests.isolation.parallel import Detector, Library, Report, ask_everything, examine, open_site
+from tests.isolation.parallel import Report, ask_everything, examine, open_site
+from tests.isolation.traces import Detector, Library
 
 ENGLISH = (
     (

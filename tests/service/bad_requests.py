@@ -107,7 +107,6 @@ UNFITTING: Final = {
     "a surrogate in UTF-8": b'{"query": "\xed\xa0\x80"}',
     "a field twice": b'{"query": "a", "query": "b"}',
     "a field twice, once escaped": b'{"query": "a", "quer\\u0079": "b"}',
-    "a field twice inside": b'{"query": "a", "filter": {"year": 1, "year": 2}}',
     "400 digits": b'{"query": "a", "top_k": ' + b"9" * 400 + b"}",
     "5,000 digits": b'{"query": "a", "top_k": ' + b"9" * 5_000 + b"}",
     "1e999": b'{"query": "a", "top_k": 1e999}',
@@ -131,6 +130,8 @@ def bodies() -> Iterator[Row]:
         sent = QUESTION.with_header("Content-Type", kind)
         good = QUESTION.with_header("Content-Type", b"application/json; charset=utf-8")
         yield row(f"content type {kind.decode() or 'empty'}", sent, 415, "unsupported-media-type", good)
+    turn = b'{"query": "a", "history": [{"role": "user", "role": "assistant", "content": "b"}]}'
+    yield row("body: a field twice inside", ANSWER.but(body=turn), 422, "invalid-input", ANSWER)
     zipped, plain = (QUESTION.with_header("Content-Encoding", coding) for coding in (b"gzip", b"identity"))
     yield row("body: compressed", zipped, 415, "unsupported-media-type", plain)
 

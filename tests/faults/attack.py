@@ -67,7 +67,7 @@ class Moment:
     """
 
     def __init__(self, dice: Random) -> None:
-        self.kind = dice.choices(("statement", "responses", "opening"), (45, 45, 10))[0]
+        self.kind = dice.choices(("statement", "responses", "opening"), (50, 40, 10))[0]
         self.statement = dice.randint(1, 300) if self.kind == "statement" else 0
         self._left = dice.randint(1, 40) if self.kind == "responses" else -1
         self._delay = dice.uniform(0, _LATEST_OPENING_S if self.kind == "opening" else _LATEST_DELAY_S)
@@ -167,13 +167,13 @@ class Attack:
         """New texts for some documents, others gone, and at times another access list for all; returns which."""
         wanted = self.files.wanted
         before = next((state.colour for state in wanted.values() if state), "red")
-        colour = dice.choice(sorted(ACCESS)) if dice.random() < 0.4 else before
+        colour = dice.choice(sorted(ACCESS)) if dice.random() < 0.6 else before
         for number, document in enumerate(f"{topic}.txt" for topic in FILES):
             state = wanted.get(document)
             gone = number > 0 and dice.random() < 0.15
             if gone:
                 state = None
-            elif state is None or dice.random() < 0.5:
+            elif state is None or dice.random() < 0.7:
                 state = self.ledger.fresh(document, colour)
             else:
                 state = State(state.revision, colour)

@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -99,7 +99,7 @@ def serve(folder: Path, environment: Mapping[str, str], kill_at: int, output: Co
     """`strongroom serve`."""
     orders.close()
     _prepare(folder / "server.log", environment, output)
-    _watch(Marks(folder / "server.marks"), kill_at)
+    _watch(Marks(folder / "server.marks"), kill_at, of=DOING)
     server.run(load_settings())
 
 
@@ -107,7 +107,7 @@ def command(folder: Path, environment: Mapping[str, str], kill_at: int, output: 
     """One `strongroom` command after the other, as they are ordered."""
     _prepare(folder / "loader.log", environment, output)
     marks = Marks(folder / "loader.marks")
-    _watch(marks, kill_at)
+    _watch(marks, kill_at, of=("tenant.sqlite",))
     batch.BATCH_CHUNKS = BATCH_CHUNKS  # type: ignore[misc]
     while True:
         arguments: list[str] = orders.recv()
@@ -128,8 +128,8 @@ def _prepare(log: Path, environment: Mapping[str, str], output: Connection) -> N
     os.dup2(sys.stderr.fileno(), 2)
 
 
-def _watch(marks: Marks, kill_at: int) -> None:
-    """Mark write transactions; with `kill_at`, die before that many-th statement or commit inside of any."""
+def _watch(marks: Marks, kill_at: int, *, of: Sequence[str]) -> None:
+    """Mark write transactions; with `kill_at`, die before that many-th statement or commit inside one of files `of`."""
     inside = threading.local()
     counter = itertools.count(1)
     writing = database.Database.writing
@@ -140,7 +140,7 @@ def _watch(marks: Marks, kill_at: int) -> None:
         with ExitStack() as left_last, writing(self) as connection:
             left_last.enter_context(_marked(marks, self.path.name))
             left_last.callback(setattr, inside, "now", False)
-            inside.now = True
+            inside.now = self.path.name in of
             yield connection
 
     def step(*_: Any) -> None:

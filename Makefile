@@ -71,7 +71,8 @@ mutations: $(STAMP) ## break each guard of isolation and see the oracle fail
 
 .PHONY: bench
 bench: $(STAMP) ## all benchmarks; DATA names the folder of public data
-	for name in path ingest cache guards audit retrieval_quality abstention; do \
+	for name in audit cache; do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
+	for name in path ingest guards abstention embed_dtype retrieval_quality policies parallel_tenants; do \
 	  echo "== $$name"; $(BIN)/python -m benchmarks.$$name --data $(DATA) || exit 1; done
 
 .PHONY: clean

@@ -28,7 +28,8 @@ from tenancy.keys import MasterKey
 from tenancy.tenant import WriteView
 
 MASTER = MasterKey(bytes(range(32)))
-THRESHOLD = 0.9
+THRESHOLD = 0.85
+"""Below the similarity of questions that differ in one word, so that the guards, and not the threshold, decide."""
 PARAGRAPH = 64
 """Room of a chunk in characters: every paragraph of the documents here is one chunk of its own."""
 

@@ -102,17 +102,21 @@ class Isolation(RuleBasedStateMachine):
     def rarely(self, tenant: int, group: str, user: str, which: int) -> None:
         """What comes seldom, most of it because it ends much at once."""
         side = self._side(tenant)
-        if which == 0:
+        member = side.company.label(f"user:{user}")
+        if which in (0, 1):
             self.world.delete_group(side, group)
-        elif which == 1:
+            self.world.join(side, group, f"user:{user}")
+            self.world.retrieve(side, member, TOPICS[:2], "dense", 100)
+        elif which in (2, 3):
             self.world.replace_user(side, user)
-        elif which in (2, 3) and side.company.active:
+            self.world.retrieve(side, member, TOPICS[:2], "dense", 100)
+        elif which in (4, 5) and side.company.active:
             self.world.toggle_status(side)
-        elif which == 4:
+        elif which == 6:
             self.world.restart()
-        elif which == 5:
+        elif which == 7:
             self.world.toggle_template(side)
-        elif which in (6, 7):
+        elif which in (8, 9):
             self.world.list_documents(side)
         else:
             self.world.read_audit(side)
@@ -154,8 +158,10 @@ class Isolation(RuleBasedStateMachine):
     def share(self, tenant: int, slot: int, user: int, colleague: int, wording: int) -> None:
         """A reader of a document asks what it answers, colleagues ask the same, and then in other words."""
         side = self._side(tenant)
-        seen = [(one, text) for one in side.users for text in sorted(side.company.readable(one).items())]
-        asker, (_, document) = seen[(SLOTS * user + slot) % len(seen)] if seen else (side.users[0], ("", None))
+        if not any(side.company.readable(one) for one in side.users):
+            self.publish(tenant, slot, list(TOPICS[:5]))
+        seen = [(one, text) for one in side.users for text in side.company.readable(one).values()]
+        asker, document = seen[(SLOTS * user + slot) % len(seen)] if seen else (side.users[0], None)
         topics = words(document.paragraphs[0])[2:4] if document else TOPICS[:1]
         self.world.ask(side, asker, topics, wording, 8, "default", stream=False)
         for later in (0, 1, 2):

@@ -384,7 +384,7 @@ class World:
 
     def _require_refused(self, side: Side, response: Response) -> None:
         self._tally.refusals += 1
-        refused = (response.status_code, response.json()["code"]) == (403, "tenant-suspended")
+        refused = (response.status_code, response.json().get("code")) == (403, "tenant-suspended")
         _agree(refused, f"{side.name} is suspended, and answered {response.status_code}")
 
     def _require_no_leak(self, side: Side, user: Label, response: Response, asked: str) -> None:

@@ -1,6 +1,6 @@
 """Three tenants with the same passages in three languages: does anything of one reach another? Last line: JSON.
 
-    python -m benchmarks.parallel_tenants --data DIR [--questions N] [--model NAME]
+    python -m benchmarks.parallel_tenants --data DIR [--questions N] [--model NAME] [--cache FOLDER]
 
 DIR holds retrieval/xquad-en, -de and -zh: the same 240 passages and 1,190 questions in English, German and Chinese.
 Each language is one tenant. In each tenant all questions of all three languages are asked over HTTP, for passages and
@@ -13,7 +13,8 @@ Then a sample is asked again in fresh deployments, all tenants together and each
 sequence numbers must be equal, so no count or statistic depends on who else is there.
 
 recall@5 is of each tenant's own questions (hybrid); the embedding model knows English only. The model is deterministic,
-so each text is embedded once and its vector is remembered. Exit code 1 where anything is found.
+so each text is embedded once, before anything is asked, and vectors are kept in the cache folder between runs. Exit
+code 1 where anything is found.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ import asyncio
 import json
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -32,7 +32,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.retrieval_sets import read_set
+from benchmarks.retrieval_sets import StoredVectors, read_set
+from indexing.chunk import Chunking, chunk
 from indexing.embed import DEFAULT_MODEL, Embedder, EmbeddingSettings, Vectors, load_embedder
 from tests.isolation.parallel import Report, ask_everything, examine, open_site
 from tests.isolation.traces import Detector, Library
@@ -44,29 +45,28 @@ SAMPLE = 40
 
 
 class Remembered:
-    """An embedder that computes the vector of a text once."""
+    """An embedder that knows the vectors of all texts beforehand; what it does not know it computes."""
 
-    def __init__(self, embedder: Embedder) -> None:
+    def __init__(self, embedder: Embedder, libraries: Sequence[Library], cache: Path) -> None:
         self.fingerprint = embedder.fingerprint
         self.token_count = embedder.token_count
         self.covers = embedder.covers
         self._embedder = embedder
-        self._vectors: dict[tuple[str, str], Vectors] = {}
-        self._lock = threading.Lock()
+        stored = StoredVectors(embedder, cache)
+        texts = [piece.text for library in libraries for text in library.passages for piece in chunk(text, Chunking())]
+        self._passages = dict(zip(texts, stored.encode(texts), strict=True))
+        questions = [text for library in libraries for text, _ in library.questions]
+        self._questions = {text: stored.encode_query(text) for text in questions}
 
     def encode(self, texts: Sequence[str]) -> Vectors:
-        with self._lock:
-            missing = [text for text in dict.fromkeys(texts) if ("d", text) not in self._vectors]
-            if missing:
-                for text, vector in zip(missing, self._embedder.encode(missing), strict=True):
-                    self._vectors["d", text] = vector
-            return np.stack([self._vectors["d", text] for text in texts])
+        known = [self._passages.get(text) for text in texts]
+        if any(vector is None for vector in known):
+            return self._embedder.encode(texts)
+        return np.array(known, dtype=np.float32)
 
     def encode_query(self, text: str) -> Vectors:
-        with self._lock:
-            if ("q", text) not in self._vectors:
-                self._vectors["q", text] = self._embedder.encode_query(text)
-            return self._vectors["q", text]
+        known = self._questions.get(text)
+        return self._embedder.encode_query(text) if known is None else known
 
 
 def read_library(data: Path, code: str, questions: int | None) -> Library:
@@ -146,10 +146,13 @@ def main() -> int:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--questions", type=int, help="of each language; all without")
     parser.add_argument("--model", default=DEFAULT_MODEL)
+    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "strongroom-vectors")
     arguments = parser.parse_args()
     begun = time.perf_counter()
     libraries = [read_library(arguments.data, code, arguments.questions) for code in LANGUAGES]
-    embedder = Remembered(load_embedder(EmbeddingSettings(model=arguments.model)))
+    model = load_embedder(EmbeddingSettings(model=arguments.model))
+    embedder = Remembered(model, libraries, arguments.cache)
+    print(f"vectors of all passages and questions in {_since(begun)}", flush=True)
     with tempfile.TemporaryDirectory(prefix="strongroom-parallel-") as folder:
         report = asyncio.run(run(libraries, Detector(libraries), embedder, Path(folder)))
     result = show(report, libraries) | {"seconds": round(time.perf_counter() - begun)}

@@ -126,13 +126,14 @@ def ask(
     """
     if follow_up == (identity.conversation is None):
         raise InvalidInput("a follow-up needs a conversation digest, and only a follow-up has one", item="conversation")
-    text = read(question)
+    plain = normalise_question(question)
+    text = read(plain)
     reach = cacheability.judge(text, follow_up=follow_up)
     if reach is Reach.PRIVATE:
         identity = replace(identity, user_id=domain.user_id)
     space = namespace(view.tenant, domain, identity)
     key = exact_key(view.tenant, space, question)
-    return Asked(space, key, normalise_question(question), text, template, mode, reach)
+    return Asked(space, key, plain, text, template, mode, reach)
 
 
 def exact(domain: PermissionDomain, view: ReadView, store: LocalStore, asked: Asked) -> Hit | Miss:

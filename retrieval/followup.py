@@ -23,10 +23,10 @@ _PREPOSITIONS = "in|for|at|on|during|with|without|by|from|under|after|before|to|
 
 _ELLIPSIS = regex.compile(
     r"^(?:(?:and|but|or|so|ok(?:ay)?|then|also)[,\s]+)*(?P<opening>(?:what|how) about\s+|what (?=if\s)|and\s+|also\s+)"
-    r"(?P<rest>[^?]+?)\s*\??$",
+    r"(?P<rest>[^?]+)\??$",
     regex.IGNORECASE,
 )
-_BARE_PREPOSITION = regex.compile(rf"^(?P<rest>(?:{_PREPOSITIONS})\s+[^?]+?)\s*\?$", regex.IGNORECASE)
+_BARE_PREPOSITION = regex.compile(rf"^(?P<rest>(?:{_PREPOSITIONS})\s+[^?]+)\?$", regex.IGNORECASE)
 _STARTS_WITH_PREPOSITION = regex.compile(rf"^(?P<preposition>{_PREPOSITIONS})\s+(?P<object>.+)$", regex.IGNORECASE)
 _WH_ONLY = regex.compile(
     r"^(?:(?:and|but|so)[,\s]+)*(?P<wh>why(?: not)?|how|when|where|who|since when|until when|how (?:much|many|long)"
@@ -88,8 +88,14 @@ def stand_alone(question: str, history: Sequence[Turn]) -> Rewritten:
     previous: str | None = None
     for turn in history:
         if turn.role == "user" and turn.text.strip():
-            previous = _rewrite(turn.text.strip(), previous).text
-    return _rewrite(question.strip(), previous) if previous else Rewritten(question, False, "none")
+            previous = _rewrite(_one_line(turn.text), previous).text
+    found = _rewrite(_one_line(question), previous)
+    return found if found.changed else Rewritten(question, False, "none")
+
+
+def _one_line(text: str) -> str:
+    """Single spaces: the patterns below take a time that grows with the square of a run of white space."""
+    return " ".join(text.split())
 
 
 def _rewrite(question: str, previous: str | None) -> Rewritten:
@@ -120,7 +126,7 @@ def _ellipsis(question: str, previous: str) -> str | None:
     prepositional = _STARTS_WITH_PREPOSITION.match(rest)
     if prepositional:
         same = regex.compile(
-            rf"\b{prepositional['preposition']}\s+(?:(?!\b(?:{_PREPOSITIONS})\b)[^\s,]+\s*){{1,4}}$", regex.IGNORECASE
+            rf"\b{prepositional['preposition']}(?:\s+(?!(?:{_PREPOSITIONS})\b)[^\s,]+){{1,4}}$", regex.IGNORECASE
         )
         earlier = same.search(body)
         return f"{body[: earlier.start()].rstrip()} {rest}?" if earlier else f"{body} {rest}?"

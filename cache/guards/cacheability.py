@@ -22,7 +22,8 @@ class Reach(StrEnum):
     NONE = "none"
 
 
-# Patterns are matched against lower case, which is several times faster than ignoring case.
+# Patterns are matched against lower case, which is several times faster than ignoring case. What may repeat is
+# kept apart by what may not stand in it: anything else can take a hostile question hours.
 _ACTION = regex.compile(
     r"^\W*(?:(?:hi|hello|hey|please|ok|okay|yes|now|then|and|so)\W+)*(?:(?:can|could|would|will) you (?:please )?)?"
     r"(?:please )?(?:do not |don't )?"
@@ -38,7 +39,7 @@ _MOMENT = regex.compile(
 )
 _DEICTIC = regex.compile(
     r"^\W*(?:and|but|so|then|also|what about|how about|why not|why|really|ok|okay|yes|no|the (?:first|second|other|"
-    r"last|latter|former) one|那|还有|然后|为什么)\W*(?:\w+\W*){0,4}$"
+    r"last|latter|former) one|那|还有|然后|为什么)\W*(?:\w+\W+){0,3}(?:\w+\W*)?$"
     r"|\b(?:that one|this one|those ones|the former|the latter|the above|as above|mentioned|same thing)\b"
     r"|^\W*(?:\w+\W+){0,3}(?:it|that|this|them|those|these)\W*(?:please\W*)?$"
     r"|上面|刚才|前者|后者|那个呢|这个呢",

@@ -169,6 +169,8 @@ def test_languages(text: str, language: Language) -> None:
         ("What is the weather tomorrow?", Reach.NONE),
         ("今天谁值班?", Reach.NONE),
         ("What about managers?", Reach.EXACT),
+        ("And in the second year?", Reach.EXACT),
+        ("And in the second year of service?", Reach.SHARED),
         ("Can I cancel it please?", Reach.EXACT),
         ("12345", Reach.EXACT),
         ("Is ana@example.com insured?", Reach.PRIVATE),
@@ -179,6 +181,23 @@ def test_languages(text: str, language: Language) -> None:
 )
 def test_reach(text: str, reach: Reach) -> None:
     assert judge(read(text), follow_up=False) is reach
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "and " + "a" * 7_900 + " b c d e f",
+        "also" * 1_900 + " b c d e f",
+        "yes " * 1_900,
+        "那" + "年" * 7_900 + "，一，二，三，四，五",
+        "+1 " * 2_600,
+        "a " * 3_900 + "it x",
+    ],
+)
+def test_no_question_takes_long(text: str) -> None:
+    """A reach is judged for every question: one of these once kept a thread busy for good."""
+    assert judge(read(text), follow_up=False)
 
 
 def test_a_follow_up_repeats_only_exactly() -> None:

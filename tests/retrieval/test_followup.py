@@ -89,6 +89,30 @@ def test_very_long_questions_are_left_alone() -> None:
     assert not after(POLICY, "Does it apply " * 200).changed
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("previous", "question"),
+    [
+        ("in " + "a" * 900 + ",", "in Germany?"),
+        ("in " + "a " * 450 + ",", "in Germany?"),
+        (POLICY, "and" + " " * 900 + "?x"),
+        (POLICY, "and " + "\n" * 900 + "?x"),
+        (POLICY, "from " + "\n" * 900 + "?x"),
+        (POLICY, "and, " * 190 + "?x"),
+        ("the " + "a-" * 450, "Is it " + "A." * 450),
+    ],
+)
+def test_no_question_takes_long(previous: str, question: str) -> None:
+    """Questions are rewritten on the event loop: one of these patterns once stopped it for all tenants."""
+    history = [Turn("user", previous)] * 25
+    assert stand_alone(question, history).text
+
+
+@pytest.mark.parametrize("question", ["and  ?", "what about  ?", "also \u2003\u2003?", "from  ?"])
+def test_a_follow_up_without_words_is_left_alone(question: str) -> None:
+    assert after(POLICY, question) == Rewritten(question, False, "none")
+
+
 @given(st.lists(st.text(max_size=40), max_size=3), st.text(max_size=40))
 def test_any_text_is_handled(turns: list[str], question: str) -> None:
     rewritten = stand_alone(question, [Turn("user", text) for text in turns])

@@ -6,6 +6,8 @@ TORCH ?= torch==2.13.0
 # cpu or gpu: faiss-cpu and faiss-gpu share one import name, so exactly one of them.
 FAISS ?= cpu
 DATA ?= ../shared/data
+# Test files run side by side; a file that starts a server keeps it to itself.
+WORKERS ?= auto
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -43,11 +45,11 @@ serve: $(STAMP) ## the REST API with the default configuration
 
 .PHONY: test
 test: $(STAMP) ## the whole suite, with real servers
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile
 
 .PHONY: test-fast
 test-fast: $(STAMP) ## the suite without what takes more than seconds
-	$(BIN)/pytest -q -m "not slow"
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile -m "not slow"
 
 .PHONY: check
 check: $(STAMP) ## format, lint, types, imports

@@ -98,8 +98,12 @@ class ExtractiveGenerator:
     ) -> AsyncGenerator[Piece, None]:
         """Copy up to three sentences; a `Delta` each. No salt, id or deadline matters to a copy of milliseconds."""
         del salt, request_id, deadline
-        read = sum(self.count(message.content) for message in prompt.messages)
-        quotes = await asyncio.to_thread(choose, prompt.question, prompt.sources)
+
+        def chosen() -> tuple[int, tuple[Quote, ...]]:
+            read = sum(self.count(message.content) for message in prompt.messages)
+            return read, choose(prompt.question, prompt.sources)
+
+        read, quotes = await asyncio.to_thread(chosen)
         given: list[Quote] = []
         written = 0
         reason: FinishReason = "stop" if quotes else "abstain"

@@ -38,7 +38,7 @@ async def answer(path: AnswerPath, principal: Principal, question: Question) -> 
     async with path.trail.open(principal, action="answer", request_id=question.request_id, root=question.root) as trail:
         steps.note_question(trail, question)
         principal.require(Role.READER)
-        plan = make_plan(path, question)
+        plan = await path.workers.run(make_plan, path, question)
         async with path.admission.admit(principal, plan.estimate) as lease:
             tenant = await path.workers.run(path.tenants.open, principal)
             asking = steps.Asking(path, principal, tenant, plan, question, trail, lease, Meter(path.prices))
@@ -86,7 +86,7 @@ async def retrieve(path: AnswerPath, principal: Principal, question: Question) -
     ) as trail:
         steps.note_question(trail, question)
         principal.require(Role.READER)
-        plan = make_plan(path, question)
+        plan = await path.workers.run(make_plan, path, question)
         async with path.admission.admit(principal, Estimate(plan.estimate.input_tokens, 0)) as lease:
             tenant = await path.workers.run(path.tenants.open, principal)
             asking = steps.Asking(path, principal, tenant, plan, question, trail, lease, Meter(path.prices))

@@ -16,7 +16,7 @@ from cache.lookup import Asked, Hit, Miss
 from cache.store import Stored
 from generation.generator import Delta as Piece
 from generation.generator import Finish, Usage, prompt_tokens
-from generation.prompt import render
+from generation.prompt import Prompt, render
 from generation.salt import kv_salt
 from retrieval.abstain import Evidence, not_found, weigh
 from retrieval.citations import verify
@@ -199,10 +199,14 @@ async def generate(
 ) -> AsyncGenerator[Delta | Done, None]:
     """Stream the generator's text; access is checked before the first byte, every few seconds and at the end."""
     path, plan, lease = asking.path, asking.plan, asking.lease
-    prompt = render(plan.template, plan.query, context.prompt_sources, plan.history)
+
+    def rendered() -> tuple[Prompt, int]:
+        prompt = render(plan.template, plan.query, context.prompt_sources, plan.history)
+        return prompt, prompt_tokens(prompt, path.generator)
+
+    prompt, estimated = await path.workers.run(rendered)
     salt = _salt(asking, found)
     limit = plan.max_tokens if lease.max_output_tokens is None else min(plan.max_tokens, lease.max_output_tokens)
-    estimated = prompt_tokens(prompt, path.generator)
     deadline = time.monotonic() + path.settings.deadline_s
     text, produced, checked = "", 0, 0.0
     finish: Finish | None = None

@@ -15,12 +15,14 @@ from msgspec import Meta
 
 from service.disconnect import ClientGone
 from service.problems import Malformed, UnsupportedMediaType
-from tenancy.errors import Forbidden, InvalidInput
+from tenancy.errors import Forbidden, InvalidInput, TooLarge
 from tenancy.identity import Principal
 
 MAX_QUERY: Final = 8_000
 MAX_HISTORY: Final = 50
 MAX_TURN: Final = 20_000
+MAX_FRAME: Final = 1_000_000
+"""Bytes of a body without a document's text: small parts by the million would stop the event loop for seconds."""
 _NUL: Final = "\x00"
 _FIELD: Final = re.compile(r"(?:unknown|required) field `(.*)`")
 
@@ -92,6 +94,13 @@ class DocumentBody(Body, frozen=True):
     deny: Labels | None = None
 
 
+class _Bulk(msgspec.Struct):
+    """The long fields of a body, skipped over and not read."""
+
+    text: msgspec.Raw = msgspec.Raw(b"")
+    content_base64: msgspec.Raw = msgspec.Raw(b"")
+
+
 class AccessBody(Body, frozen=True):
     """A document's new access list, as a whole. Deny wins; without `allow` nobody reads it."""
 
@@ -124,6 +133,8 @@ class StrictRequest(Request[Any, Any, Any]):
 def decode_body(body: bytes, kind: type[T]) -> T:
     """Decode JSON into `kind`. Raises `Malformed` (no JSON) or `InvalidInput` (JSON that does not fit)."""
     try:
+        if len(body) > MAX_FRAME:
+            _require_small_frame(body)
         found = msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         reason, _, where = str(error).partition(" - at `$")
@@ -144,6 +155,12 @@ def require_same_tenant(tenant: str | None, principal: Principal) -> None:
     """Raise `Forbidden` where a request names another tenant than its credential does."""
     if tenant is not None and tenant != principal.tenant:
         raise Forbidden("the request names another tenant than the credential", item="tenant")
+
+
+def _require_small_frame(body: bytes) -> None:
+    bulk = msgspec.json.decode(body, type=_Bulk)
+    if len(body) - len(bytes(bulk.text)) - len(bytes(bulk.content_base64)) > MAX_FRAME:
+        raise TooLarge(f"everything but the text is over {MAX_FRAME} bytes", item="body", remedy="send less metadata")
 
 
 def _refuse_repeated(body: bytes) -> None:

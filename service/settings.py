@@ -102,10 +102,11 @@ class CollectionSettings(Section, frozen=True):
 
 
 class WorkerSettings(Section, frozen=True):
-    """`threads` calls run and `queue` more wait, before new ones are refused."""
+    """`threads` calls run and `queue` more wait, before new ones are refused; `loading` threads write documents."""
 
     threads: Positive
     queue: Count
+    loading: Positive
 
 
 class Settings(Section, frozen=True):

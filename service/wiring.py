@@ -20,6 +20,7 @@ from indexing.embed import load_embedder
 from indexing.ingest import Pipeline
 from retrieval.question import AnswerPath, PathSettings
 from service.control import Control, open_control
+from service.loading import Loading
 from service.settings import GenerationSettings, Settings
 from tenancy.admission import Admission
 from tenancy.errors import Conflict, InvalidInput
@@ -36,6 +37,7 @@ class Services:
     settings: Settings
     control: Control
     workers: Workers
+    loading: Loading
     pipeline: Pipeline
     path: AnswerPath
 
@@ -45,6 +47,7 @@ class Services:
         self.close()
 
     def close(self) -> None:
+        self.loading.close()
         self.workers.close()
         self.control.close()
 
@@ -75,7 +78,7 @@ def _build(settings: Settings, control: Control) -> Services:
         settings=_path_settings(settings),
         prices=settings.prices,
     )
-    return Services(settings, control, workers, Pipeline(embedder), path)
+    return Services(settings, control, workers, Loading(settings.workers.loading), Pipeline(embedder), path)
 
 
 def cache_store(settings: Settings) -> LocalStore:

@@ -156,15 +156,18 @@ def _writing(services: Services) -> list[HTTPRouteHandler]:
         """Parse, chunk and embed a document, and put it in the place of its older version in one step. Equal content
         is not embedded again. The id is the document's name; it may hold slashes, but no . or .. between them.
         """
-        document = document_name(request)
+        document, principal = document_name(request), principal_of(request)
         async with operation(control, request, "document.put", Role.INGEST, tenant=data.tenant) as trail:
             trail.note(resources=[Resource(document=document, stage="written")])
             source = _source(document, data)
             if source.access is not None:
                 trail.note(detail=_lists(source.access))
             await trail.intent()
-            tenant = await run(control.tenants.open, principal_of(request))
-            outcomes = await run(put_document, tenant, services.pipeline, source)
+
+            def written() -> list[Outcome]:
+                return put_document(control.tenants.open(principal), services.pipeline, source)
+
+            outcomes = await services.loading.run(principal.tenant_id, written)
             trail.note(detail={"outcomes": len(outcomes), "status": outcomes[0].status.value if outcomes else None})
         return PutResponse([_outcome(outcome) for outcome in outcomes])
 

@@ -14,6 +14,7 @@ KEPT = {
     "cache/flight.py": "(tenant id, namespace, exact key); futures without content",
     "indexing/collections/faiss.py": "tenant id",
     "indexing/snapshot.py": "one snapshot of one tenant, then the domain's fingerprint",
+    "service/loading.py": "tenant id; locks without content",
     "tenancy/admission.py": "tenant id, then user id",
     "tenancy/control.py": "tenant id",
     "tenancy/database.py": "path of one file of one tenant",

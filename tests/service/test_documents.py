@@ -122,6 +122,21 @@ def test_a_bad_document_is_refused_and_nothing_is_stored(
     problem(shared.get("/v1/documents/bad", key), 404, "not-found")
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"text": "a", "metadata": {' + ", ".join(f'"{number}": 1' for number in range(200_000)) + "}}",
+        '{"text": "a", "allow": [' + ", ".join(['"tenant"'] * 200_000) + "]}",
+        "{" + ", ".join(['"text": "a"'] * 200_000) + "}",
+    ],
+)
+def test_only_the_text_of_a_document_may_be_large(shared: House, body: str) -> None:
+    key = shared.key("acme", "loader", Role.INGEST)
+    headers = {"Content-Type": "application/json"}
+    problem(shared.send("PUT", "/v1/documents/wide", key, content=body, headers=headers), 413, "too-large")
+
+
 def test_documents_may_be_larger_than_other_bodies(folder: Path) -> None:
     house = House(folder, STRONGROOM_SERVER__MAX_BODY="2000", STRONGROOM_SERVER__MAX_DOCUMENT="20000")
     with house.client:

@@ -18,7 +18,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.engine import Connection
 
 from audit.live import LiveWriter
@@ -33,6 +33,14 @@ MAX_BATCH: Final = 512
 RETRY_S: Final = 0.25
 
 _logger = logging.getLogger(__name__)
+
+# Made once: for a single record, making the statements takes longer than running them.
+_STATE: Final = select(head.c.size, head.c.frontier, head.c.last_leaf)
+_MOVE_HEAD: Final = update(head)
+_ADD_EVENTS: Final = insert(events)
+_ADD_DOCUMENTS: Final = insert(event_documents)
+_OPEN_INTENTS: Final = insert(open_intents)
+_CLOSE_INTENTS: Final = delete(open_intents).where(open_intents.c.seq.in_(bindparam("closed", expanding=True)))
 
 Build = Callable[[], Draft]
 
@@ -215,7 +223,7 @@ class AuditLog:
 
     def _append(self, connection: Connection, drafts: Sequence[Draft]) -> list[int]:
         """Append inside a write transaction; returns the sequence numbers."""
-        state = connection.execute(select(head.c.size, head.c.frontier, head.c.last_leaf)).one()
+        state = connection.execute(_STATE).one()
         frontier, prev = Frontier.from_bytes(state.size, state.frontier), state.last_leaf
         rows: list[dict[str, Any]] = []
         stamped: list[Event] = []
@@ -227,10 +235,11 @@ class AuditLog:
             stamped.append(event)
             frontier.append(leaf)
             prev = leaf
-        connection.execute(insert(events), rows)
+        connection.execute(_ADD_EVENTS, rows)
         _index(connection, stamped)
         connection.execute(
-            update(head).values(size=frontier.size, frontier=frontier.to_bytes(), root=frontier.root(), last_leaf=prev)
+            _MOVE_HEAD,
+            {"size": frontier.size, "frontier": frontier.to_bytes(), "root": frontier.root(), "last_leaf": prev},
         )
         return [event.seq for event in stamped]
 
@@ -282,13 +291,13 @@ def _index(connection: Connection, stamped: Sequence[Event]) -> None:
         for document, stage in sorted(documents(event))
     ]
     if touched:
-        connection.execute(insert(event_documents), touched)
+        connection.execute(_ADD_DOCUMENTS, touched)
     opened = [{"seq": event.seq, "writer": event.writer} for event in stamped if event.phase == "intent"]
     if opened:
-        connection.execute(insert(open_intents), opened)
+        connection.execute(_OPEN_INTENTS, opened)
     closed = [event.intent for event in stamped if event.intent is not None]
     if closed:
-        connection.execute(delete(open_intents).where(open_intents.c.seq.in_(closed)))
+        connection.execute(_CLOSE_INTENTS, {"closed": closed})
 
 
 def _aborted(intent: Event) -> Draft:

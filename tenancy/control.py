@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.engine import Connection
 
 from tenancy import directory, schema
@@ -27,6 +27,7 @@ from tenancy.tenant import _SEAL, AuditFiles, TenantHandle
 
 SYSTEM: Final = "system"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_STATUS: Final = select(schema.tenants.c.status).where(schema.tenants.c.id == bindparam("tenant"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +180,7 @@ class Tenants:
     def open(self, principal: Principal) -> TenantHandle:
         """The handle of the principal's own tenant. Raises `TenantSuspended`, `NotFound` (deleted)."""
         with self._control.reading() as connection:
-            row = connection.execute(
-                select(schema.tenants.c.status).where(schema.tenants.c.id == principal.tenant_id)
-            ).one_or_none()
+            row = connection.execute(_STATUS, {"tenant": principal.tenant_id}).one_or_none()
         if row is None:
             raise NotFound("the tenant does not exist any more", item=principal.tenant)
         if row.status != "active":

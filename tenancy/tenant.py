@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from sqlalchemy import CursorResult, Executable, MetaData, insert, update
+from sqlalchemy import CursorResult, Executable, MetaData, insert, select, update
 from sqlalchemy.engine import Connection
 
 from tenancy import schema
@@ -18,6 +18,8 @@ from tenancy.keys import TenantKeys, derive
 
 _SEAL: Final = object()
 CHANGES_KEPT = 10_000
+_EPOCHS: Final = select(schema.epochs.c.acl, schema.epochs.c.corpus, schema.epochs.c.kv, schema.epochs.c.changes)
+_MOVE_EPOCHS: Final = update(schema.epochs)
 DATA_FILE = "tenant.sqlite"
 # A log with its indexes is written at random places: with less, each commit reads pages back.
 AUDIT_PAGE_CACHE_KIB = 4_096
@@ -44,11 +46,7 @@ class ReadView:
     @property
     def epochs(self) -> Epochs:
         if self._epochs is None:
-            row = self.execute(
-                schema.epochs.select().with_only_columns(
-                    schema.epochs.c.acl, schema.epochs.c.corpus, schema.epochs.c.kv, schema.epochs.c.changes
-                )
-            ).one()
+            row = self.execute(_EPOCHS).one()
             self._epochs = Epochs(row.acl, row.corpus, row.kv, row.changes)
         return self._epochs
 
@@ -79,9 +77,7 @@ class WriteView(ReadView):
                 ],
             )
             self.execute(schema.changes.delete().where(schema.changes.c.seq <= after.changes - CHANGES_KEPT))
-        self.execute(
-            update(schema.epochs).values(acl=after.acl, corpus=after.corpus, kv=after.kv, changes=after.changes)
-        )
+        self.execute(_MOVE_EPOCHS, asdict(after))
         self._epochs = after
         return after
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import Executable, bindparam, delete, insert, select, update
 from sqlalchemy.engine import Connection
 
 from tenancy import directory, schema
@@ -27,6 +27,18 @@ from tenancy.tenant import _SEAL, AuditFiles, TenantHandle
 
 SYSTEM: Final = "system"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+# Made once: for a few rows, making a statement takes longer than running it.
+_KEYS: Final = (
+    select(
+        schema.api_keys, schema.tenants.c.name,
+        schema.api_key_secrets.c.hash, schema.api_key_secrets.c.created, schema.api_key_secrets.c.expires,
+    )
+    .join(schema.tenants, schema.tenants.c.id == schema.api_keys.c.tenant_id)
+    .join(schema.api_key_secrets, schema.api_key_secrets.c.key_id == schema.api_keys.c.id)
+    .order_by(schema.api_keys.c.created, schema.api_keys.c.id)
+)  # fmt: skip
+_KEY: Final = _KEYS.where(schema.api_keys.c.id == bindparam("key"))
+_TENANT_KEYS: Final = _KEYS.where(schema.api_keys.c.tenant_id == bindparam("tenant"))
 _STATUS: Final = select(schema.tenants.c.status).where(schema.tenants.c.id == bindparam("tenant"))
 
 
@@ -232,11 +244,11 @@ class Tenants:
 
     def find_key(self, key_id: str) -> KeyRecord | None:
         """One key with its live secrets, or None; read afresh, so that a revocation holds at the next request."""
-        found = self._keys(schema.api_keys.c.id == key_id)
+        found = self._keys(_KEY, {"key": key_id})
         return found[0] if found else None
 
     def list_keys(self, tenant: str) -> Sequence[KeyRecord]:
-        return self._keys(schema.api_keys.c.tenant_id == self.show(tenant).id)
+        return self._keys(_TENANT_KEYS, {"tenant": self.show(tenant).id})
 
     def revoke_key(self, tenant: str, key_id: str) -> None:
         """Revoke a key of `tenant` for good. Raises `NotFound`, also for another tenant's key."""
@@ -296,17 +308,9 @@ class Tenants:
         hashed = hash_secret(self.key_hash_key, minted.key_id, minted.secret)
         connection.execute(insert(schema.api_key_secrets).values(key_id=minted.key_id, hash=hashed, created=now))
 
-    def _keys(self, condition: Any) -> list[KeyRecord]:
-        keys, stored = schema.api_keys, schema.api_key_secrets
-        query = (
-            select(keys, schema.tenants.c.name, stored.c.hash, stored.c.created, stored.c.expires)
-            .join(schema.tenants, schema.tenants.c.id == keys.c.tenant_id)
-            .join(stored, stored.c.key_id == keys.c.id)
-            .where(condition)
-            .order_by(keys.c.created, keys.c.id)
-        )
+    def _keys(self, query: Executable, parameters: Mapping[str, str]) -> list[KeyRecord]:
         with self._control.reading() as connection:
-            rows = connection.execute(query).all()
+            rows = connection.execute(query, parameters).all()
         found: dict[str, KeyRecord] = {}
         for row in rows:
             key_id, tenant_id, user_id, user, roles, created, expires, revoked, tenant, hashed, made, until = row

@@ -13,20 +13,19 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
+from tests.isolation.agreement import MARKS, Tally
 from tests.isolation.deployment import Deployment
 from tests.isolation.oracle import Label, words
 from tests.isolation.world import (
     ALLOWED,
     DENIED,
     GROUPS,
-    MARKS,
     MEMBERS,
     SLOTS,
     TOPICS,
     USERS,
     WORDINGS,
     Side,
-    Tally,
     World,
 )
 
@@ -35,8 +34,9 @@ SUSPENDED_STEPS = 4
 _number = st.integers(0, 11)
 _slot = st.integers(0, SLOTS - 1)
 _some = st.lists(st.sampled_from(ALLOWED), min_size=1, max_size=3, unique=True)
-_allow = st.one_of(_some, _some, _some, st.just([]))
-_deny = st.one_of(st.just([]), st.lists(st.sampled_from(DENIED), min_size=1, max_size=2, unique=True))
+_allow: st.SearchStrategy[list[str]] = st.one_of(_some, _some, _some, st.just([]))
+_denying = st.lists(st.sampled_from(DENIED), min_size=1, max_size=2, unique=True)
+_deny: st.SearchStrategy[list[str]] = st.one_of(st.just([]), _denying)
 _topics = st.lists(st.sampled_from(TOPICS), min_size=1, max_size=2, unique=True)
 _paragraph = st.lists(st.sampled_from(TOPICS), min_size=4, max_size=6)
 _paragraphs = st.lists(_paragraph, min_size=1, max_size=3)
@@ -116,8 +116,11 @@ class Isolation(RuleBasedStateMachine):
             self.world.restart()
         elif which == 7:
             self.world.toggle_template(side)
-        elif which in (8, 9):
+        elif which == 8:
             self.world.list_documents(side)
+        elif which == 9:
+            owner = self.world.sides[(tenant + len(group)) % len(self.world.sides)]
+            self.world.peek(side, member, owner, tenant % 3)
         else:
             self.world.read_audit(side)
 

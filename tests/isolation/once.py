@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 import tenancy
+from tests.isolation.agreement import Tally
 from tests.isolation.machine import deployed, drive
-from tests.isolation.world import Tally
 
 
 def main() -> int:

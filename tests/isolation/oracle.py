@@ -26,9 +26,9 @@ class Document:
 
 @dataclass(frozen=True)
 class Given:
-    """An answer that somebody was given. `meaning` is equal for paraphrases, `cited` are names with texts."""
+    """An answer that somebody got. `meaning` (topics, top_k) is equal for paraphrases, `cited` are names with texts."""
 
-    meaning: object
+    meaning: tuple[tuple[str, ...], int]
     wording: str
     domain: frozenset[Label]
     text: str
@@ -90,13 +90,13 @@ class Company:
                 scores[key] += rarity * count * 2.2 / (count + 1.2 * (0.25 + 0.75 * len(rows[key]) / mean))
         return dict(scores)
 
-    def may_repeat(self, user: Label, meaning: object) -> list[Given]:
+    def may_repeat(self, user: Label, meaning: tuple[tuple[str, ...], int]) -> list[Given]:
         """Earlier answers, newest first, to the same question in the same domain, resting on what still stands."""
         now = {(name, one.text) for name, one in self.readable(user).items()}
         domain = self.domain(user)
         return [one for one in self.given[::-1] if one.meaning == meaning and one.domain == domain and one.cited <= now]
 
-    def must_repeat(self, user: Label, meaning: object) -> list[Given]:
+    def must_repeat(self, user: Label, meaning: tuple[tuple[str, ...], int]) -> list[Given]:
         """Those of them that were kept and since which nothing at all has changed."""
         return [one for one in self.may_repeat(user, meaning) if one.kept and one.state == self.state]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.isolation import mutate, oracle
+from tests.isolation.agreement import Tally
 from tests.isolation.machine import deployed, drive
 from tests.isolation.oracle import TENANT, Company, Document, Given
-from tests.isolation.world import Tally
 
 SEED = 20_261_129
 
@@ -31,15 +31,15 @@ def test_the_service_agrees_with_the_oracle() -> None:
 def test_the_service_agrees_with_the_oracle_for_long() -> None:
     tally = Tally()
     with deployed() as deployment:
-        drive(deployment, tally, runs=90, steps=120, number=SEED)
+        drive(deployment, tally, runs=80, steps=120, number=SEED)
     print(f"\n{tally}")
     assert tally.steps >= 10_000
     assert tally.first_difference is None
     assert tally.positive_finds >= 500
     assert tally.semantic_hits >= 200
     assert tally.revocations >= 200
-    assert min(tally.exact_hits, tally.grants, tally.refusals) >= 100
-    assert tally.restarts >= 10
+    assert min(tally.exact_hits, tally.grants) >= 200
+    assert min(tally.refusals, tally.restarts) >= 20
 
 
 @pytest.mark.slow
@@ -65,7 +65,7 @@ def test_every_mutation_still_fits_the_code() -> None:
 
 def test_the_oracle_knows_nothing_of_the_product() -> None:
     source = Path(str(oracle.__file__)).read_text(encoding="utf-8")
-    imported = set()
+    imported: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             imported.update(alias.name for alias in node.names)
@@ -134,14 +134,15 @@ def test_bm25_counts_readable_rows_only() -> None:
 def test_an_answer_is_repeated_in_its_domain_while_what_it_rests_on_stands() -> None:
     company = _company(a=("tenant", ""), b=("group:red", ""))
     ana, bo, red = map(company.label, ("user:ana", "user:bo", "group:red"))
+    asked = (("q",), 8)
     cited = frozenset({("a", company.documents["a"].text)})
-    company.given.append(Given("q", "Q?", company.domain(ana), "A.", cited, True, company.state))
-    assert company.must_repeat(bo, "q")
-    assert not company.may_repeat(bo, "another")
+    company.given.append(Given(asked, "Q?", company.domain(ana), "A.", cited, True, company.state))
+    assert company.must_repeat(bo, asked)
+    assert not company.may_repeat(bo, (("another",), 8))
     company.members.add((red, bo))
-    assert not company.may_repeat(bo, "q")
+    assert not company.may_repeat(bo, asked)
     company.state += 1
-    assert company.may_repeat(ana, "q")
-    assert not company.must_repeat(ana, "q")
+    assert company.may_repeat(ana, asked)
+    assert not company.must_repeat(ana, asked)
     company.documents["a"] = Document(("New.",), frozenset({TENANT}), frozenset())
-    assert not company.may_repeat(ana, "q")
+    assert not company.may_repeat(ana, asked)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +13,7 @@ from httpx import Response
 
 from tenancy import directory
 from tenancy.identity import Role
+from tests.isolation.agreement import MARKS, Tally, agree, current, done, place, version
 from tests.isolation.deployment import Deployment
 from tests.isolation.oracle import Company, Document, Given, Label
 
@@ -38,35 +36,9 @@ WORDINGS = (
     "what does the note  say about {}",
     "Please, what does the note say about {}?",
 )
-MARKS = re.compile(r"qz\d+x\d+z|nq\d+t\d+d\d+q")
-"""Secrets planted in texts and titles, one a version, and names of documents."""
+Meaning = tuple[tuple[str, ...], int]
 
 _runs = count(1)
-
-
-class Difference(AssertionError):
-    """The service did what the oracle does not allow."""
-
-
-@dataclass
-class Tally:
-    """What has happened so far. `first_difference` is the step of the first one and what it was."""
-
-    steps: int = 0
-    positive_finds: int = 0
-    exact_hits: int = 0
-    semantic_hits: int = 0
-    answers: int = 0
-    revocations: int = 0
-    grants: int = 0
-    restarts: int = 0
-    refusals: int = 0
-    first_difference: tuple[int, str] | None = None
-
-    def __str__(self) -> str:
-        counts = {name.replace("_", " "): value for name, value in vars(self).items() if isinstance(value, int)}
-        differences = 0 if self.first_difference is None else 1
-        return "\n".join(f"{name:<15} {value:>7,}" for name, value in (counts | {"differences": differences}).items())
 
 
 @dataclass
@@ -141,7 +113,7 @@ class World:
             self._require_refused(side, self._load(side, "PUT", name, body))
             return
         with self._changing(side):
-            _agree(self._load(side, "PUT", name, body).status_code == 200, "a document was not taken")
+            agree(self._load(side, "PUT", name, body).status_code == 200, "a document was not taken")
             side.company.documents[name] = document
             side.texts[name].append(paragraphs)
 
@@ -151,10 +123,10 @@ class World:
             self._require_refused(side, self._load(side, "DELETE", name))
             return
         if name not in side.company.documents:
-            _agree(self._load(side, "DELETE", name).status_code == 404, "an absent document was deleted")
+            agree(self._load(side, "DELETE", name).status_code == 404, "an absent document was deleted")
             return
         with self._changing(side):
-            _agree(self._load(side, "DELETE", name).status_code == 200, "a document was not deleted")
+            agree(self._load(side, "DELETE", name).status_code == 200, "a document was not deleted")
             del side.company.documents[name]
 
     def set_access(self, side: Side, slot: int, allow: Sequence[str], deny: Sequence[str]) -> None:
@@ -164,7 +136,7 @@ class World:
             self._require_refused(side, self._load(side, "PATCH", f"{name}/acl", body))
         elif found := side.company.documents.get(name):
             with self._changing(side):
-                _agree(self._load(side, "PATCH", f"{name}/acl", body).status_code == 200, "a list was not taken")
+                agree(self._load(side, "PATCH", f"{name}/acl", body).status_code == 200, "a list was not taken")
                 labels = (frozenset(map(side.company.label, listed)) for listed in (allow, deny))
                 side.company.documents[name] = Document(found.paragraphs, *labels)
 
@@ -257,24 +229,24 @@ class World:
         if not company.active:
             self._require_refused(side, response)
             return
-        _agree(response.status_code == 200, f"retrieve failed: {response.text}")
+        agree(response.status_code == 200, f"retrieve failed: {response.text}")
         found = response.json()["passages"]
         readable = company.readable(user)
-        keys = [_place(readable, passage) for passage in found]
+        keys = [place(readable, passage) for passage in found]
         rows = {(name, at) for name, one in readable.items() for at in range(len(one.paragraphs))}
-        _agree(len(set(keys)) == len(keys), "a passage came back twice")
+        agree(len(set(keys)) == len(keys), "a passage came back twice")
         scores = company.bm25(user, text)
         expected = scores.keys() if mode == "lexical" else rows
-        _agree(len(keys) == min(top_k, len(expected)), f"{len(keys)} of {len(expected)} readable passages, k={top_k}")
-        _agree(set(keys) <= expected, "a passage without any of the words came back")
+        agree(len(keys) == min(top_k, len(expected)), f"{len(keys)} of {len(expected)} readable passages, k={top_k}")
+        agree(set(keys) <= expected, "a passage without any of the words came back")
         if mode == "lexical":
             for key, passage in zip(keys, found, strict=True):
-                _agree(abs(passage["score"] - scores[key]) < 1e-6, f"score {passage['score']}, not {scores[key]}")
+                agree(abs(passage["score"] - scores[key]) < 1e-6, f"score {passage['score']}, not {scores[key]}")
         if mode != "dense":
             # Without a model that knows the language, the lexical leg alone ranks; the rest follows behind it.
             ranked = [scores.get(key, 0.0) for key in keys]
             best = sorted((scores.get(key, 0.0) for key in expected), reverse=True)[: len(ranked)]
-            _agree(all(abs(a - b) < 1e-6 for a, b in zip(ranked, best, strict=True)), f"order {ranked}, not {best}")
+            agree(all(abs(a - b) < 1e-6 for a, b in zip(ranked, best, strict=True)), f"order {ranked}, not {best}")
         self._tally.positive_finds += bool(expected)
 
     def ask(
@@ -296,7 +268,7 @@ class World:
             self._ask(side, same[colleague % len(same)], given.meaning, text)
 
     def _ask(
-        self, side: Side, user: Label, meaning: Any, wording: str, cache: str = "default", *, stream: bool = False
+        self, side: Side, user: Label, meaning: Meaning, wording: str, cache: str = "default", *, stream: bool = False
     ) -> None:
         topics, top_k = meaning
         company = side.company
@@ -306,12 +278,12 @@ class World:
         if not company.active:
             self._require_refused(side, response)
             return
-        _agree(response.status_code == 200, f"answer failed: {response.text}")
-        answer = _done(response) if stream else response.json()
+        agree(response.status_code == 200, f"answer failed: {response.text}")
+        answer = done(response) if stream else response.json()
         readable = company.readable(user)
         for citation in answer["citations"]:
-            text = _current(readable, citation)
-            _agree(
+            text = current(readable, citation)
+            agree(
                 text[citation["start"] : citation["end"]] == citation["quote"] != "", "a quote is not in its document"
             )
         cited = frozenset((one["document"], readable[one["document"]].text) for one in answer["citations"])
@@ -323,19 +295,19 @@ class World:
         self._require_rightly_afresh(company, user, meaning, spoken, cache, answer)
         texts = [paragraph for one in readable.values() for paragraph in one.paragraphs]
         if any(all(topic in text for topic in topics) for text in texts):
-            _agree(bool(cited), "a question was not answered that a readable passage answers")
+            agree(bool(cited), "a question was not answered that a readable passage answers")
             self._tally.positive_finds += 1
         elif not texts:
-            _agree(answer["finish"] == "abstain" and not cited, "an answer came from nothing")
+            agree(answer["finish"] == "abstain" and not cited, "an answer came from nothing")
         kept = bool(cited) and answer["finish"] == "stop" and cache != "bypass"
         domain, state = company.domain(user), company.state
         company.given.append(Given(meaning, spoken, domain, answer["answer"], cited, kept, state))
 
     def _require_rightly_repeated(
-        self, company: Company, user: Label, meaning: object, wording: str, cache: str, answer: Any, cited: object
+        self, company: Company, user: Label, meaning: Meaning, wording: str, cache: str, answer: Any, cited: object
     ) -> None:
         kind = answer["cache"]["kind"]
-        _agree(cache == "default", f"{cache} was answered from the cache")
+        agree(cache == "default", f"{cache} was answered from the cache")
         allowed = [
             one
             for one in company.may_repeat(user, meaning)
@@ -345,38 +317,51 @@ class World:
             allowed = [one for one in allowed if one.wording == wording]
             self._tally.exact_hits += 1
         else:
-            _agree(company.opened, "a semantic hit without an opening")
-            _agree(answer["cache"]["certified"] == "uncertified", "a semantic hit does not say that it is uncertified")
+            agree(company.opened, "a semantic hit without an opening")
+            agree(answer["cache"]["certified"] == "uncertified", "a semantic hit does not say that it is uncertified")
             self._tally.semantic_hits += 1
-        _agree(bool(allowed), f"{kind} hit: no answer of this domain to this question may be repeated")
+        agree(bool(allowed), f"{kind} hit: no answer of this domain to this question may be repeated")
 
     def _require_rightly_afresh(
-        self, company: Company, user: Label, meaning: object, wording: str, cache: str, answer: Any
+        self, company: Company, user: Label, meaning: Meaning, wording: str, cache: str, answer: Any
     ) -> None:
         if cache != "default":
             return
         fresh = company.must_repeat(user, meaning)
-        _agree(all(one.wording != wording for one in fresh), "the same question of the same domain missed the cache")
-        _agree(not (fresh and company.opened), "a paraphrase in the same domain missed the cache")
+        agree(all(one.wording != wording for one in fresh), "the same question of the same domain missed the cache")
+        agree(not (fresh and company.opened), "a paraphrase in the same domain missed the cache")
 
     def list_documents(self, side: Side) -> None:
         """Those who load documents see all of their own tenant and none of another."""
         response = self._deployment.request("GET", "/v1/documents?limit=1000", side.loader)
         foreign = set(MARKS.findall(response.text)) - side.marks
-        _agree(not foreign, f"a listing of {side.name} names {sorted(foreign)}")
+        agree(not foreign, f"a listing of {side.name} names {sorted(foreign)}")
         if not side.company.active:
             self._require_refused(side, response)
             return
         listed = {one["id"]: one["version"] for one in response.json()["documents"]}
-        _agree(listed == {name: _version(one) for name, one in side.company.documents.items()}, "a listing is wrong")
+        agree(listed == {name: version(one) for name, one in side.company.documents.items()}, "a listing is wrong")
+
+    def peek(self, side: Side, user: Label, owner: Side, slot: int) -> None:
+        """A reader may not show documents at all; who loads them gets another tenant's as if it were absent."""
+        name = _document(owner, self._run, slot)
+        response = self._deployment.request("GET", f"/v1/documents/{name}", side.keys[user])
+        self._require_no_leak(side, user, response, name)
+        agree(response.status_code == 403, "a reader was shown a document as those see it who load it")
+        response = self._load(side, "GET", name)
+        if not side.company.active:
+            self._require_refused(side, response)
+        else:
+            there = owner is side and name in side.company.documents
+            agree(response.status_code == (200 if there else 404), "a document that is not there was shown")
 
     def read_audit(self, side: Side) -> None:
         """Auditors see what was asked in their own tenant and nothing of another, also while it is suspended."""
         response = self._deployment.request("GET", "/v1/audit/events?limit=50", side.auditor)
         foreign = set(MARKS.findall(response.text)) - side.marks
-        _agree(not foreign, f"the audit of {side.name} names {sorted(foreign)}")
+        agree(not foreign, f"the audit of {side.name} names {sorted(foreign)}")
         if side.company.active:
-            _agree(response.status_code == 200, f"the audit cannot be read: {response.text}")
+            agree(response.status_code == 200, f"the audit cannot be read: {response.text}")
 
     def _load(self, side: Side, method: str, name: str, body: dict[str, Any] | None = None) -> Response:
         side.marks.update(MARKS.findall(name))
@@ -385,7 +370,7 @@ class World:
     def _require_refused(self, side: Side, response: Response) -> None:
         self._tally.refusals += 1
         refused = (response.status_code, response.json().get("code")) == (403, "tenant-suspended")
-        _agree(refused, f"{side.name} is suspended, and answered {response.status_code}")
+        agree(refused, f"{side.name} is suspended, and answered {response.status_code}")
 
     def _require_no_leak(self, side: Side, user: Label, response: Response, asked: str) -> None:
         """No secret and no name of a document that `user` may not read now, wherever in the response."""
@@ -393,48 +378,9 @@ class World:
         allowed = set(MARKS.findall(asked)) | readable.keys()
         allowed.update(mark for one in readable.values() for mark in MARKS.findall(one.paragraphs[0]))
         shown = set(MARKS.findall(response.text + repr(response.headers)))
-        _agree(shown <= allowed, f"{user[1]} of {side.name} was shown {sorted(shown - allowed)}")
-        _agree(not self._deployment.logged, f"log lines name {sorted(self._deployment.logged)}")
-
-
-def _agree(holds: bool, difference: str) -> None:
-    if not holds:
-        raise Difference(difference)
+        agree(shown <= allowed, f"{user[1]} of {side.name} was shown {sorted(shown - allowed)}")
+        agree(not self._deployment.logged, f"log lines name {sorted(self._deployment.logged)}")
 
 
 def _document(side: Side, run: int, slot: int) -> str:
     return f"nq{run}t{side.number}d{slot}q"
-
-
-def _version(document: Document) -> str:
-    return f"sha256:{hashlib.sha256(document.text.encode()).hexdigest()}"
-
-
-def _current(readable: dict[str, Document], shown: dict[str, Any]) -> str:
-    """The text of a document that was returned or cited, which must be readable and of the present version."""
-    document = readable.get(shown["document"])
-    if document is None:
-        raise Difference(f"{shown['document']} is not readable")
-    _agree(shown["version"] == _version(document), f"{shown['document']} in a version that is not the present one")
-    return document.text
-
-
-def _place(readable: dict[str, Document], passage: dict[str, Any]) -> tuple[str, int]:
-    """Document and paragraph of a passage, which must stand there character by character."""
-    text = _current(readable, passage)
-    _agree(text[passage["start"] : passage["end"]] == passage["text"], "a passage is not in its document")
-    paragraphs = readable[passage["document"]].paragraphs
-    _agree(passage["text"] in paragraphs, "a passage is not a paragraph")
-    starts = [len("\n\n".join((*paragraphs[:at], ""))) for at in range(len(paragraphs))]
-    return passage["document"], starts.index(passage["start"])
-
-
-def _done(response: Response) -> dict[str, Any]:
-    """The last event of a stream, which must hold what the deltas said."""
-    events = [event.split("\ndata: ") for event in response.text.removesuffix("\n\n").split("\n\n")]
-    name, data = events[-1]
-    _agree(name == "event: done", f"a stream ended with {name}")
-    done: dict[str, Any] = json.loads(data)
-    deltas = "".join(json.loads(data)["text"] for name, data in events if name == "event: delta")
-    _agree(deltas in ("", done["answer"]), "the deltas of a stream are not its answer")
-    return done

@@ -51,7 +51,7 @@ def assemble(
     classes. Equal inputs give equal contexts.
     """
     chosen: list[Source] = []
-    text = ""
+    text, tokens = "", 0
     for passage in passages:
         if any(_repeats(passage, other.passage) for other in chosen):
             continue
@@ -63,10 +63,11 @@ def assemble(
                 continue
             candidate = fitting
         longer = _text([*chosen, candidate])
-        if count(longer) <= budget:
+        length = count(longer)
+        if length <= budget:
             chosen.append(candidate)
-            text = longer
-    return Context(tuple(chosen), text, count(text) if chosen else 0)
+            text, tokens = longer, length
+    return Context(tuple(chosen), text, tokens)
 
 
 def _text(sources: Sequence[Source]) -> str:

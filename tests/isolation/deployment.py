@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -105,6 +105,6 @@ class Deployment:
     def close_template(self, tenant: str) -> None:
         self.change(tenant, lambda view, _: close_template(view, "default"))
 
-    def _watch(self, _logger: object, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+    def _watch(self, _logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         self.logged.update(self._watched.findall(repr(event)))
         raise structlog.DropEvent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 Label = tuple[str, str, int]
@@ -82,7 +82,7 @@ class Company:
             for at, paragraph in enumerate(one.paragraphs)
         }
         mean = sum(len(row) for row in rows.values()) / max(1, len(rows))
-        scores: Counter[tuple[str, int]] = Counter()
+        scores: defaultdict[tuple[str, int], float] = defaultdict(float)
         for word in words(question):
             holding = {key: row.count(word) for key, row in rows.items() if word in row}
             rarity = math.log(1 + (len(rows) - len(holding) + 0.5) / (len(holding) + 0.5))

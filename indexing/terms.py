@@ -8,6 +8,7 @@ Stems and bigrams are kept by measurement: docs/decisions/0004-fusion.md.
 
 from __future__ import annotations
 
+import struct
 import threading
 import unicodedata
 from collections import Counter
@@ -33,7 +34,7 @@ _STARTS_UNSPACED = regex.compile(rf"[{_UNSPACED}]")
 _ACCENTS = regex.compile(r"[\u0300-\u036F]+")
 _HASHES = np.dtype("<u8")
 _COUNTS = np.dtype("<u2")
-_HEADER = np.dtype("<u4")
+_HEADER = struct.Struct("<II")
 
 
 class TermVector(NamedTuple):
@@ -84,16 +85,16 @@ def count_terms(terms: Iterable[str]) -> TermVector:
 
 def pack(terms: TermVector) -> bytes:
     """Little-endian: n and length as uint32, n hashes as uint64, n counts as uint16."""
-    header = np.array([len(terms.hashes), terms.length], dtype=_HEADER)
-    return header.tobytes() + terms.hashes.astype(_HASHES).tobytes() + terms.counts.astype(_COUNTS).tobytes()
+    header = _HEADER.pack(len(terms.hashes), terms.length)
+    return header + terms.hashes.astype(_HASHES).tobytes() + terms.counts.astype(_COUNTS).tobytes()
 
 
 def unpack(data: bytes) -> TermVector:
     """Read what `pack` wrote; raises `Corrupt` where the bytes are not that."""
-    if len(data) < 2 * _HEADER.itemsize:
+    if len(data) < _HEADER.size:
         raise Corrupt("the stored terms of a chunk are cut short", remedy="ingest the document again")
-    size, length = (int(value) for value in np.frombuffer(data, dtype=_HEADER, count=2))
-    start = 2 * _HEADER.itemsize
+    size, length = _HEADER.unpack_from(data)
+    start = _HEADER.size
     if len(data) != start + size * (_HASHES.itemsize + _COUNTS.itemsize):
         raise Corrupt("the stored terms of a chunk have the wrong size", remedy="ingest the document again")
     hashes = np.frombuffer(data, dtype=_HASHES, count=size, offset=start).astype(np.uint64, copy=False)

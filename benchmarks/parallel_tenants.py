@@ -3,14 +3,14 @@
     python -m benchmarks.parallel_tenants --data DIR [--questions N] [--model NAME] [--cache FOLDER]
 
 DIR holds retrieval/xquad-en, -de and -zh: the same 240 passages and 1,190 questions in English, German and Chinese.
-Each language is one tenant. In each tenant all questions of all three languages are asked over HTTP, for passages and
-for an answer (every fifth streamed, every seventh repeated by a colleague), the three tenants beside each other. Every
-response with its headers, listings and refusals, every audit event and every log line is searched for ids, titles,
-tenant names and pieces of the others' passages: any run of 30 characters, of 12 in Chinese. Log lines may not hold
-any passage or question at all.
+Each language is one tenant. First a sample of questions is asked in fresh deployments, of all tenants together and of
+each alone: answers, scores and sequence numbers must be equal, so no count or statistic depends on who else is there.
 
-Then a sample is asked again in fresh deployments, all tenants together and each alone: the answers, scores and
-sequence numbers must be equal, so no count or statistic depends on who else is there.
+Then all questions of all three languages are asked in each tenant over HTTP, for passages and for an answer (every
+fifth streamed, every seventh repeated by a colleague), the three tenants beside each other. Every response with its
+headers, listings and refusals, every audit event and every log line is searched for ids, titles, tenant names and
+pieces of the others' passages: any run of 30 characters, of 12 in Chinese. Log lines may not hold any passage or
+question at all.
 
 recall@5 is of each tenant's own questions (hybrid); the embedding model knows English only. The model is deterministic,
 so each text is embedded once, before anything is asked, and vectors are kept in the cache folder between runs. Exit
@@ -98,12 +98,13 @@ async def independence(libraries: Sequence[Library], detector: Detector, embedde
 
 
 async def run(libraries: Sequence[Library], detector: Detector, embedder: Embedder, folder: Path) -> Report:
+    different = await independence(libraries, detector, embedder, folder)
     begun = time.perf_counter()
     async with open_site(folder / "all", libraries, detector, model="", embedder=embedder) as site:
         print(f"{sum(len(library.passages) for library in libraries)} passages in {_since(begun)}", flush=True)
         report = await examine(site, libraries)
     print(f"{report.requests.total():,} requests in {_since(begun)}", flush=True)
-    report.findings += await independence(libraries, detector, embedder, folder)
+    report.findings += different
     return report
 
 

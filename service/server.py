@@ -8,16 +8,21 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import structlog
 import uvicorn
+from sqlalchemy.exc import SQLAlchemyError
 
 from service.app import create_app
 from service.control import Control
 from service.logs import configure_logging
 from service.settings import ServerSettings, Settings
-from service.wiring import ServerLock, build
+from service.wiring import ServerLock, Services, build
 from tenancy.errors import StrongroomError
+
+FORGET_S: Final = 30.0
+"""Seconds until a server has forgotten a tenant that a command deleted."""
 
 _log = structlog.get_logger("strongroom.server")
 
@@ -38,9 +43,13 @@ async def _serve(settings: Settings) -> None:
         services.control.tenants.sweep()
         if not settings.server.tls_certificate and not _is_loopback(settings.server.host):
             _log.warning("plain HTTP on an address that others reach", host=settings.server.host)
-        recovery = asyncio.create_task(services.workers.run(_recover, services.control))
+        beside = [
+            asyncio.create_task(services.workers.run(_recover, services.control)),
+            asyncio.create_task(_forget_deleted(services)),
+        ]
         await _Server(server_config(create_app(services), settings.server)).serve()
-        recovery.cancel()
+        for task in beside:
+            task.cancel()
     finally:
         await services.aclose()
 
@@ -50,11 +59,21 @@ def _recover(control: Control) -> None:
     for record in control.tenants.all():
         try:
             settled = control.logs.of(control.authenticator.operator(record.name)).recover()
-        except StrongroomError as error:
-            _log.error("an audit log was not recovered", tenant=record.name, code=error.code)
+        except (StrongroomError, SQLAlchemyError) as error:
+            _log.error("an audit log was not recovered", tenant=record.name, error=type(error).__name__)
         else:
             if settled:
                 _log.warning("intents of an earlier process settled", tenant=record.name, count=settled)
+
+
+async def _forget_deleted(services: Services) -> None:
+    """A tenant is deleted by a command of another process: its index, keys and files must not stay here."""
+    while True:
+        await asyncio.sleep(FORGET_S)
+        try:
+            await services.workers.run(services.forget_deleted)
+        except (StrongroomError, SQLAlchemyError) as error:
+            _log.error("deleted tenants may still be in memory", error=type(error).__name__)
 
 
 def server_config(app: object, server: ServerSettings) -> uvicorn.Config:

@@ -41,6 +41,14 @@ class Services:
     pipeline: Pipeline
     path: AnswerPath
 
+    def forget_deleted(self) -> list[str]:
+        """Drop from memory what is left of tenants that were deleted beside this process; returns their ids."""
+        gone = self.control.tenants.forget_deleted()
+        for tenant_id in gone:
+            self.path.collections.close(tenant_id)
+            self.path.cache.close(tenant_id)
+        return gone
+
     async def aclose(self) -> None:
         """Release connections, threads and databases, in the order in which they depend on each other."""
         await self.path.generator.aclose()

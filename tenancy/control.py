@@ -189,6 +189,18 @@ class Tenants:
             shutil.rmtree(self.data_dir / "tenants" / tenant_id, ignore_errors=True)
         return left
 
+    def forget_deleted(self) -> list[str]:
+        """Drop the keys and close the files of tenants that another process deleted; returns their ids. For a server,
+        which would otherwise keep the keys in memory and the removed files on the disk.
+        """
+        with self._lock:
+            with self._control.reading() as connection:
+                known = set(connection.execute(select(schema.tenants.c.id)).scalars())
+            gone = [self._handles.pop(tenant_id) for tenant_id in self._handles.keys() - known]
+        for handle in gone:
+            self._pools.close(handle.directory)
+        return [handle.tenant_id for handle in gone]
+
     def open(self, principal: Principal) -> TenantHandle:
         """The handle of the principal's own tenant. Raises `TenantSuspended`, `NotFound` (deleted)."""
         with self._control.reading() as connection:

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from generation.extractive import ExtractiveGenerator
+from indexing.collections.faiss import FaissCollections
 from service.control import master_key
 from service.settings import load_settings
 from service.wiring import build, cache_store, generator
+from tenancy.control import Tenants
 from tenancy.errors import InvalidInput
-from tests.service.house import MASTER
+from tests.service.house import MASTER, House
 
 
 def settings(folder: Path, **more: str):  # type: ignore[no-untyped-def]
@@ -81,3 +83,21 @@ def test_the_environments_master_key_wins_over_the_file(folder: Path, monkeypatc
     monkeypatch.setenv("STRONGROOM_MASTER_KEY", "short")
     with pytest.raises(InvalidInput, match="32 bytes"):
         master_key(chosen)
+
+
+def test_a_tenant_deleted_by_a_command_leaves_the_servers_memory(house: House) -> None:
+    house.put("acme", "a", "The notice period is three months.", allow=["tenant"])
+    house.put("globex", "a", "The notice period is two months.", allow=["tenant"])
+    for tenant in ("acme", "globex"):
+        house.post("/v1/answers", house.key(tenant, "ana"), {"query": "How long is the notice period?"})
+    collections = house.services.path.collections
+    assert isinstance(collections, FaissCollections)
+    assert collections.open_tenants == 2
+    beside = Tenants(house.settings.data_path, MASTER)
+    beside.delete("acme")
+    assert len(house.services.forget_deleted()) == 1
+    assert collections.open_tenants == 1
+    assert house.post("/v1/answers", house.key("acme", "ana"), {"query": "How long?"}).status_code == 401
+    answer = house.post("/v1/answers", house.key("globex", "ana"), {"query": "How long is the notice period?"})
+    assert answer.json()["answer"].startswith("The notice period is two months.")
+    beside.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,26 @@ def test_using_a_handle_after_deletion_is_an_error_and_creates_nothing(acme: Com
     with pytest.raises(NotFound, match="deleted"), handle.writing() as view:
         directory.ensure_user(view, "ana", NOW)
     assert not (handle.directory / "tenant.sqlite").exists()
+
+
+def test_what_another_process_deleted_is_forgotten_with_its_files(
+    acme: Company, globex: Company, authenticator: Authenticator, master: MasterKey
+) -> None:
+    beside = Tenants(acme.tenants.data_dir, master)
+    for company in (acme, globex):
+        with company.handle.reading() as view:
+            assert view.epochs
+    assert acme.tenants.forget_deleted() == []
+    beside.delete("acme")
+    assert any(str(acme.handle.directory) in name for name in _open_files())
+    assert acme.tenants.forget_deleted() == [acme.handle.tenant_id]
+    assert not any(str(acme.handle.directory) in name for name in _open_files())
+    assert acme.tenants.open(authenticator.operator("globex")) is globex.handle
+    beside.close()
+
+
+def _open_files() -> list[str]:
+    return [os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
 
 
 def test_an_interrupted_deletion_is_finished_at_the_next_start(acme: Company) -> None:

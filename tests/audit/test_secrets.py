@@ -15,6 +15,7 @@ JWT = b"eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0In0.eyJzdWIiOiJhbmEiLCJleHAiOjF9.c2lnbmF
 @pytest.mark.parametrize(
     "secret",
     [mint("live").text.encode(), JWT, b"-----BEGIN EC PRIVATE KEY-----", b"Authorization: Bearer abcdefgh12345678"],
+    ids=["api key", "token", "private key", "header"],
 )
 def test_a_secret_is_found_in_a_record(secret: bytes) -> None:
     assert secrets_in(b'{"detail":{"header":"' + secret + b'"}}')

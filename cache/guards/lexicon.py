@@ -232,7 +232,7 @@ ZH_ANTONYMS: Final = _pairs("""
 # Words that may stand for each other without changing the answer. One line is one group; both have to mean the
 # same in every question, so "delete/remove" is in and "change/cancel" is not.
 SYNONYMS: Final = """
-    cost price fee charge expense
+    cost price fee charge
     cancel terminate end
     quick fast speedy rapid
     quickest fastest
@@ -266,11 +266,9 @@ SYNONYMS: Final = """
     spiritual religious
     vocal outspoken
     organize organise
-    return send
     warranty guarantee
     include included cover covered
     previous earlier prior
-    request order
     offer provide do
     trip journey
     kid child children

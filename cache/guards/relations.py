@@ -21,8 +21,21 @@ _MARKERS: tuple[tuple[str, bool, tuple[frozenset[str], ...]], ...] = (
     ("exclusivity", True, (frozenset({"only", "solely"}),)),
     ("gender", True, (frozenset({"he", "him", "his"}), frozenset({"she", "her", "hers"}))),
     ("future", True, (frozenset({"becoming", "become", "becomes"}), frozenset({"used"}))),
+    ("obligation", False, (frozenset({"must", "shall"}), frozenset({"may", "can", "could", "might"}))),
+    (
+        "time or bound",
+        False,
+        tuple(
+            frozenset(words.split())
+            for words in ("before", "after since", "during while", "within", "until till", "over", "under", "up", "by")
+        ),
+    ),
 )
+# Signs that no word stands for: comparisons, a minus before a number, the marks of "C#" and "C++".
+_SIGNS = regex.compile(r"[<>≤≥≠±]|(?<=\p{L})[#+]+|(?<![\p{Latin}\p{N}.)])[-\u2212\u2013](?=\d)")
 _SAME_QUESTION = {"whom": "who"}
+_PERSONS = frozenset({"who", "whom", "which", "what"})
+_DO = frozenset({"do", "does", "did"})
 _ASKS = regex.compile(r"\b(?:how (?:many|much|long|often)|where|when|who|whom|whose|why)\b")
 _PASSIVE = regex.compile(
     r"\b(?:is|are|was|were|be|been|being|get|gets|got)\b(?:\s+[\w'-]+){1,5}?\s+(?:\w+(?:ed|en|wn|ght|ld|und|pt|nt|ne|ung|ood|ost|ade|id|urt|it|ut|et|un|ept|ead))\s+by\b",
@@ -39,6 +52,8 @@ _ZH_EXCLUSIVE = (
 
 
 def check(question: Text, cached: Text, language: Language) -> Verdict:
+    if set(_SIGNS.findall(question.source)) != set(_SIGNS.findall(cached.source)):
+        return veto(NAME, "sign differs")
     if language is Language.CHINESE:
         return _check_chinese(question, cached)
     for name, one_sided, markers in _MARKERS:
@@ -95,10 +110,21 @@ def _roles(question: Text, cached: Text) -> Verdict:
         return veto(NAME, "active and passive exchanged") if voice else passed(NAME)
     if voice:
         return passed(NAME)
+    if {_asked_role(question), _asked_role(cached)} == {"subject", "object"}:
+        return veto(NAME, "roles exchanged")
     swapped = [position for position in range(len(ours)) if ours[position] != theirs[position]]
     if _exchanged(ours, theirs, swapped) and not _coordinated(question, ours, swapped):
         return veto(NAME, "roles exchanged")
     return passed(NAME)
+
+
+def _asked_role(text: Text) -> str:
+    """What is asked for: the subject in "Who reports to Ana?", the object in "Who does Ana report to?"."""
+    if len(text.words) < 2 or text.words[0] not in _PERSONS:
+        return ""
+    if text.words[1] in _DO:
+        return "object"
+    return "" if text.words[1] in lexicon.EN_FUNCTION else "subject"
 
 
 def _exchanged(ours: list[str], theirs: list[str], swapped: list[int]) -> bool:

@@ -40,6 +40,7 @@ class Text:
 
 
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+(?:['\-][\p{L}\p{M}\p{N}]+)*")
+_SMALL_DIGIT = regex.compile(r"(?<=\p{Nd})\p{No}")
 _HAN = regex.compile(r"\p{Script=Han}")
 _OTHER_SCRIPT = regex.compile(r"[\p{L}--\p{Script=Latin}--\p{Script=Han}--\p{Script=Common}]", flags=regex.V1)
 _HAN_OR_WORD = regex.compile(r"\p{Script=Han}|[\p{Script=Latin}\p{N}]+(?:[.\-][\p{Script=Latin}\p{N}]+)*")
@@ -58,8 +59,12 @@ _ENDINGS: tuple[tuple[str, str, int], ...] = (
 
 
 def read(source: str) -> Text:
-    """Read a question. Full-width forms and typographic quotes are made plain first (NFKC)."""
-    plain = unicodedata.normalize("NFKC", source).replace("\u2019", "'").replace("\u2018", "'")
+    """Read a question. Full-width forms and typographic quotes are made plain first (NFKC).
+
+    Raised and lowered digits and fractions keep apart from the digit before them: 10⁶ is not 106, 2½ not 21/2.
+    """
+    apart = _SMALL_DIGIT.sub(" \\g<0>", source)
+    plain = unicodedata.normalize("NFKC", apart).replace("\u2019", "'").replace("\u2018", "'")
     if _HAN.search(plain):
         units = tuple(_HAN_OR_WORD.findall(plain.lower()))
         content = tuple(unit for unit in units if unit not in lexicon.ZH_FILLERS)

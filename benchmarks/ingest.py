@@ -18,7 +18,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -116,7 +116,7 @@ def measure(bench: Bench, files: Files, rounds: int) -> dict[str, Any]:
 
     seconds: dict[str, list[float]] = {"ingest": [], "embed": []}
     for turn in range(rounds):
-        works = {"embed": bare, "ingest": partial(bench.ingest, bench.tenant(), files)}
+        works: dict[str, Callable[[], None]] = {"embed": bare, "ingest": partial(bench.ingest, bench.tenant(), files)}
         for name in sorted(works, reverse=bool(turn % 2)):
             seconds[name].append(timed(works[name]))
     shares = [bare_s / whole_s for bare_s, whole_s in zip(seconds["embed"], seconds["ingest"], strict=True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 
 from tests.faults.victim import Victim
-from tests.faults.world import ACCESS, FILES, POSTED, READERS, Folder, Ledger, State, question
+from tests.faults.world import ACCESS, FILES, POSTED, READERS, Folder, Ledger, State, question, text_of, topic_of
 
 WATCHDOG_S = 60
 CLIENTS = 3
@@ -218,7 +218,7 @@ class Attack:
         if not line:
             return
         address = line.removeprefix("listening on ")
-        works: list[Callable[[str, Random], Iterator[None]]] = [self._asking] * CLIENTS + [self._posting]
+        works: Sequence[Callable[[str, Random], Iterator[None]]] = [self._asking] * CLIENTS + [self._posting]
         threads = [
             threading.Thread(target=self._client, args=(work, address, moment, loader_dead, Random(dice.random())))
             for work in works
@@ -271,6 +271,7 @@ class Attack:
             drawn = dice.random()
             url = f"{address}/v1/documents/{document}"
             state: State | None
+            body: Any
             if drawn < 0.2:
                 method, body, state = "DELETE", None, None
             elif drawn < 0.4 and present is not None:
@@ -278,7 +279,7 @@ class Attack:
                 state = State(present.revision, colour)
             else:
                 state = self.ledger.fresh(document, colour)
-                text = next(reversed(self.ledger.texts.values()))
+                text = text_of(topic_of(document), state.revision)
                 method, body = "PUT", {"text": text, "allow": allow, "deny": deny}
             self.ledger.intend(document, state)
             response = self._send(method.lower(), method, url, key, body, absent=state is None and None in states)

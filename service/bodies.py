@@ -43,7 +43,9 @@ Labels = Annotated[
 class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`tenant` never selects: it is either the credential's own or refused with 403."""
 
-    tenant: str | None = None
+    tenant: Annotated[str, Meta(description="Not needed; another tenant than the credential's is refused.")] | None = (
+        None
+    )
 
 
 class Question(Body, frozen=True):
@@ -52,7 +54,9 @@ class Question(Body, frozen=True):
     query: Query
     top_k: TopK | None = None
     mode: Mode | None = None
-    filter: dict[str, Any] | None = None
+    filter: Annotated[dict[str, Any], Meta(description="Leave it out: no metadata fields are declared yet.")] | None = (
+        None
+    )
 
 
 class RetrieveRequest(Question, frozen=True):
@@ -69,15 +73,20 @@ class HistoryTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 class AnswerRequest(Question, frozen=True):
     """Ask for an answer. `feature` and `root` are the caller's own ids for metering and for grouping requests."""
 
-    template: Name | None = None
-    model: Name | None = None
-    adapter: Name | None = None
-    max_tokens: Annotated[int, Meta(ge=1, le=32_768)] | None = None
-    stream: bool = False
-    cache: Literal["default", "bypass", "refresh"] = "default"
-    history: Annotated[list[HistoryTurn], Meta(max_length=MAX_HISTORY)] = []
-    feature: Name | None = None
-    root: Name | None = None
+    template: Annotated[Name, Meta(description="A prompt template of the settings.")] | None = None
+    model: Annotated[Name, Meta(description="A model of GET /v1/models.")] | None = None
+    adapter: Annotated[Name, Meta(description="An adapter of GET /v1/models.")] | None = None
+    max_tokens: Annotated[int, Meta(ge=1, le=32_768, description="Tokens of the answer, at most.")] | None = None
+    stream: Annotated[bool, Meta(description="Answer as server-sent events.")] = False
+    cache: Annotated[
+        Literal["default", "bypass", "refresh"],
+        Meta(description="Use remembered answers, leave them, or replace them."),
+    ] = "default"
+    history: Annotated[
+        list[HistoryTurn], Meta(max_length=MAX_HISTORY, description="The conversation so far, oldest first.")
+    ] = []
+    feature: Annotated[Name, Meta(description="Your own id, for metering.")] | None = None
+    root: Annotated[Name, Meta(description="Your own id of a conversation or job, for the audit.")] | None = None
 
 
 class DocumentBody(Body, frozen=True):
@@ -85,11 +94,13 @@ class DocumentBody(Body, frozen=True):
     existing document keeps its list, and nobody reads a new one.
     """
 
-    text: str | None = None
-    content_base64: str | None = None
-    media_type: Annotated[str, Meta(max_length=200, examples=["text/markdown"])] | None = None
-    title: Annotated[str, Meta(min_length=1, max_length=500)] | None = None
-    metadata: dict[str, str | int | float | bool] = {}
+    text: Annotated[str, Meta(description="The document as text; or give content_base64.")] | None = None
+    content_base64: Annotated[str, Meta(description="The file, in base64.")] | None = None
+    media_type: (
+        Annotated[str, Meta(max_length=200, description="What the file is.", examples=["text/markdown"])] | None
+    ) = None
+    title: Annotated[str, Meta(min_length=1, max_length=500, description="Instead of the file's own.")] | None = None
+    metadata: Annotated[dict[str, str | int | float | bool], Meta(description="Values to keep with it.")] = {}
     allow: Labels | None = None
     deny: Labels | None = None
 

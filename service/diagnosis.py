@@ -135,7 +135,7 @@ def _control_plane(settings: Settings) -> Finding:
     finally:
         tenants.close()
     active = sum(record.status == "active" for record in found)
-    return Finding("control plane", "ok", f"{len(found)} tenants, {active} active")
+    return Finding("control plane", "ok", f"{active} of {len(found)} tenants active")
 
 
 def _sqlite(settings: Settings) -> Finding:
@@ -236,6 +236,9 @@ async def _probe_generator(settings: Settings) -> Finding:
         async with aclosing(pieces):
             async for _ in pieces:
                 pass
+    except StrongroomError as error:
+        remedy = error.remedy or "start the server, or correct generation.base_url"
+        return Finding("generator", "wrong", f"{settings.generation.base_url}: {error.reason}", remedy)
     finally:
         await made.aclose()
     where = f"{made.identity.model} at {settings.generation.base_url}"

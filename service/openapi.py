@@ -7,6 +7,7 @@ from html import escape
 from importlib.metadata import version
 from typing import Any, Final
 
+import msgspec
 from litestar import Request, Response, Router
 from litestar.enums import MediaType
 from litestar.exceptions import NotFoundException
@@ -43,6 +44,16 @@ PROBLEMS: Final = {
 }
 """Responses that every route behind a credential may give."""
 
+_DOCUMENT: Final = "/v1/documents/{id}"
+_ANSWERS: Final = "/v1/answers"
+
+
+class Document(JsonRenderPlugin):
+    """The document, as in `addressed`."""
+
+    def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:  # noqa: ARG002
+        return msgspec.json.encode(addressed(openapi_schema))
+
 
 class Page(OpenAPIRenderPlugin):
     """One static page: every operation with its parameters, its body's fields and an example."""
@@ -51,11 +62,11 @@ class Page(OpenAPIRenderPlugin):
         super().__init__(path="/", media_type=MediaType.HTML)
 
     def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:  # noqa: ARG002
-        schemas = openapi_schema.get("components", {}).get("schemas", {})
-        info = openapi_schema["info"]
+        document = addressed(openapi_schema)
+        schemas, info = document.get("components", {}).get("schemas", {}), document["info"]
         operations = "".join(
             _operation(method, path, operation, schemas)
-            for path, methods in openapi_schema["paths"].items()
+            for path, methods in document["paths"].items()
             for method, operation in methods.items()
             if isinstance(operation, dict)
         )
@@ -68,6 +79,21 @@ class Page(OpenAPIRenderPlugin):
         ).encode()
 
 
+def addressed(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with what the framework's routes cannot say: the address of access lists, whose /acl stands after
+    a path, and the stream of an answer.
+    """
+    paths = {path: dict(methods) for path, methods in document["paths"].items()}
+    if _DOCUMENT in paths and "patch" in paths[_DOCUMENT]:
+        paths[f"{_DOCUMENT}/acl"] = {"patch": paths[_DOCUMENT].pop("patch")}
+    if _ANSWERS in paths:
+        operation = paths[_ANSWERS]["post"]
+        done = operation["responses"]["200"]
+        streamed = done | {"content": done["content"] | {"text/event-stream": {"schema": {"type": "string"}}}}
+        paths[_ANSWERS]["post"] = operation | {"responses": operation["responses"] | {"200": streamed}}
+    return document | {"paths": paths}
+
+
 def config() -> OpenAPIConfig:
     return OpenAPIConfig(
         title="Strongroom",
@@ -77,7 +103,7 @@ def config() -> OpenAPIConfig:
             "credential alone. Errors are problem documents (RFC 9457)."
         ),
         path="/schema",
-        render_plugins=[Page(), JsonRenderPlugin()],
+        render_plugins=[Page(), Document()],
         openapi_router=Router(
             "/schema", route_handlers=[], include_in_schema=False, after_request=_refuse_other_addresses
         ),

@@ -62,7 +62,9 @@ def document_id(view: ReadView, name: str) -> int:
     """The internal id of a document. Raises `NotFound`."""
     found = view.execute(select(schema.documents.c.id).where(schema.documents.c.name == name)).scalar_one_or_none()
     if found is None:
-        raise NotFound("no such document", item=name[:200])
+        raise NotFound(
+            "no such document", item=name[:200], remedy="GET /v1/documents lists the names, as ingestion printed them"
+        )
     return int(found)
 
 

@@ -104,7 +104,9 @@ def create_master_key(path: Path) -> MasterKey:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise AlreadyExists("a master key is there already", item=str(path)) from None
+        raise AlreadyExists(
+            "a master key is there already", item=str(path), remedy="it was left as it is; there is nothing to do"
+        ) from None
     with os.fdopen(descriptor, "wb") as file:
         file.write(base64.b64encode(value) + b"\n")
         file.flush()

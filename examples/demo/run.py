@@ -85,7 +85,7 @@ def main() -> int:
         except DemoFailed as failure:
             console.print(f"[bold red]The demo failed:[/] {failure}", highlight=False)
             return 1
-    console.print("\n[bold green]Done.[/] Next: `make serve`, and README.md on loading your own documents.")
+    console.print("\n[bold green]Done.[/] Next: 'Your own documents' in README.md.", highlight=False)
     return 0
 
 
@@ -190,22 +190,27 @@ def show_cache(client: httpx.Client, keys: dict[str, str], environment: dict[str
 def show_audit(environment: dict[str, str]) -> None:
     title("5. The audit trail of both tenants")
     for tenant in PEOPLE:
-        output = command(environment, "audit", "query", "--tenant", tenant, "--action", "answer", "--json")
-        events = [json.loads(line) for line in output.strip().splitlines()]
-        events = events[0]["events"] if len(events) == 1 and "events" in events[0] else events
-        table = _table("seq", "phase", "outcome", "cache", "state", "documents")
+        words = ("audit", "query", "--tenant", tenant, "--action", "answer")
+        events = json.loads(command(environment, *words, "--json", show=" ".join(words)))["events"]
+        asked = {event["seq"]: event["content"] for event in events if event["phase"] == "intent"}
+        table = _table("seq", "who", "question", "cache", "cited documents")
         for event in events:
-            if event.get("phase") != "outcome":
+            if event["phase"] != "outcome":
                 continue
+            content = asked[event["intent"]]
             cache = event.get("cache") or {}
             bound = (cache.get("bound") or {}).get("state", "")
             documents = sorted({resource["document"] for resource in event.get("resources", [])
                                 if resource["stage"] in {"cited", "replayed"}})  # fmt: skip
-            kind = f"{cache.get('status', '')} {cache.get('kind') or ''}".strip()
-            table.add_row(str(event["seq"]), event["phase"], event["outcome"], kind, bound, "\n".join(documents))
+            kind = " ".join(filter(None, (cache.get("status"), cache.get("kind"), bound)))
+            who, question = content["user"]["text"], content["question"]["text"]
+            table.add_row(str(event["seq"]), who, question, kind, "\n".join(documents) or "- (no answer)")
         console.print(f"[bold]{tenant}[/]")
         console.print(table)
-        command(environment, "audit", "verify", "--tenant", tenant, quiet=False)
+        words = ("audit", "verify", "--tenant", tenant)
+        (log,) = json.loads(command(environment, *words, "--json", show=" ".join(words)))
+        require(log["verdict"] == "ok", f"the log of {tenant} does not verify: {log['verdict']}")
+        console.print(f"   {log['records']} records hashed again, all unchanged; root {log['root'][:16]}...")
 
 
 def ask(client: httpx.Client, key: str, question: str) -> Shown:
@@ -214,15 +219,11 @@ def ask(client: httpx.Client, key: str, question: str) -> Shown:
     return Shown(response.status_code, response.json(), response.headers.get("cache-status", ""))
 
 
-def command(
-    environment: dict[str, str], *words: str, show: str | None = None, quiet: bool = True, check: bool = True
-) -> str:
+def command(environment: dict[str, str], *words: str, show: str | None = None, check: bool = True) -> str:
     """Run one `strongroom` command as a person would; returns what it printed."""
     console.print(f"[dim]$ strongroom {show or ' '.join(words)}[/]", highlight=False)
     done = subprocess.run([STRONGROOM, *words], env=environment, capture_output=True, text=True, check=False)
     require(not check or done.returncode == 0, f"strongroom {' '.join(words)}: {done.stderr or done.stdout}")
-    if not quiet:
-        console.print(done.stdout.rstrip(), highlight=False, markup=False)
     return done.stdout
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Final
 
-from cyclopts import App, CycloptsError, Group
+from cyclopts import App, CycloptsError, Group, MissingArgumentError
 from rich.console import Console
 
 from service.problems import DONE, INTERRUPTED, USAGE, kind_of
@@ -99,6 +99,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; what went wrong stands on standard error."""
     try:
         found = app(arguments, exit_on_error=False, print_error=False)
+    except MissingArgumentError as error:
+        command = " ".join(error.command_chain or ())
+        print(
+            f"error: {_missing(error)} is missing (`strongroom {command} --help` shows what it takes)", file=sys.stderr
+        )
+        return USAGE
     except CycloptsError as error:
         print(f"error: {error} (`strongroom --help` shows the commands)", file=sys.stderr)
         return USAGE
@@ -109,6 +115,16 @@ def run(arguments: Sequence[str] | None = None) -> int:
         print("stopped", file=sys.stderr)
         return INTERRUPTED
     return found if isinstance(found, int) else DONE
+
+
+def _missing(error: MissingArgumentError) -> str:
+    """What was left out: an argument, an option, or the value after an option."""
+    argument = error.argument
+    if argument is None:
+        return "an argument"
+    if error.keyword is not None or argument.tokens:
+        return f"the value of {error.keyword or argument.name}"
+    return argument.name if argument.index is None else argument.name.lstrip("-").upper()
 
 
 def main() -> None:

@@ -41,6 +41,9 @@ def query(
 ) -> None:
     """Events of one log, newest first; reading the log is itself an event.
 
+    The table has one line for an intent and its outcome, and says what became of each document; `--json` has every
+    event in full. Who saw a document: `audit query --tenant acme --document hr/salaries.md`.
+
     Parameters
     ----------
     since: str
@@ -69,19 +72,22 @@ def query(
         "since": since, "until": until, "actor": actor, "action": action, "outcome": outcome,
         "document": document, "cache": cache, "root": root, "order": order,
     }  # fmt: skip
+    rows: list[dict[str, Any]] = []
     with opened(common) as control:
         principal, log = _log(control, tenant, system)
 
         def read(trail: Trail) -> dict[str, Any]:
             page = query_log(log, filters_of(control, principal, log, given), limit=limit, after=after)
             trail.note(detail={"events": len(page.events)})
-            return {"events": events_of(page, log)} | window_of(page)
+            events = events_of(page, log)
+            rows[:] = [] if common.as_json else _rows(events, log, document)
+            return {"events": events} | window_of(page)
 
         found = audited(control, principal, "audit.query", read)
     if common.as_json:
         print_json(found)
         return
-    show_table(common, [_row(event) for event in found["events"]], _COLUMNS)
+    show_table(common, rows, _COLUMNS)
     if found["after"]:
         print(f"more: --after {found['after']}")
 
@@ -116,7 +122,11 @@ def verify(*, tenant: OneTenant = None, common: Common = DEFAULT) -> int:
     return 0 if all(row["verdict"] == "ok" for row in rows) else 1
 
 
-_COLUMNS = ["seq", "ts", "action", "phase", "outcome", "reason", "user", "cache", "documents", "question"]
+_COLUMNS = ["seq", "ts", "user", "action", "outcome", "cache", "question", "documents"]
+_FIRST = ["cited", "replayed", "in_prompt"]
+"""What became of a document, from most to least; the other stages follow."""
+_SHOWN = 4
+"""Documents of one line of the table."""
 
 
 def _log(control: Control, tenant: str | None, system: bool) -> tuple[Principal | None, AuditLog]:
@@ -126,15 +136,48 @@ def _log(control: Control, tenant: str | None, system: bool) -> tuple[Principal 
     return principal, control.logs.of(principal)
 
 
-def _row(event: dict[str, Any]) -> dict[str, Any]:
-    content, cache = event.get("content", {}), event.get("cache", {})
+def _rows(events: list[dict[str, Any]], log: AuditLog, asked: str | None) -> list[dict[str, Any]]:
+    """One row for an intent and its outcome, as far as they stand on one page."""
+    from audit.query import fetch, view
+
+    known = {event["seq"]: event for event in events}
+    concluded = {event.get("intent") for event in events}
+    rows = []
+    for event in events:
+        if event["seq"] not in concluded:
+            begun = event.get("intent", event["seq"])
+            intent = known[begun] if begun in known else view(fetch(log, begun), log.subjects)
+            rows.append(_row(event, intent, asked))
+    return rows
+
+
+def _row(event: dict[str, Any], intent: dict[str, Any], asked: str | None) -> dict[str, Any]:
+    """An event for people; `intent` says who began it and with what question."""
+    content, cache = intent.get("content", {}), event.get("cache", {})
+    bound = cache.get("bound", {}).get("state")
     return {
-        **{name: event.get(name) for name in ("seq", "ts", "action", "phase", "outcome", "reason")},
+        "seq": event["seq"],
+        "ts": f"{event['ts'][:19]}Z",
         "user": _text(content.get("user")),
-        "cache": " ".join(filter(None, (cache.get("status"), cache.get("kind")))) or None,
-        "documents": sorted({resource["document"] for resource in event.get("resources", [])}),
+        "action": event["action"],
+        "outcome": " ".join(filter(None, (event.get("outcome", event["phase"]), event.get("reason")))),
+        "cache": " ".join(filter(None, (cache.get("status"), cache.get("kind"), bound))) or None,
         "question": _text(content.get("question")),
+        "documents": _documents(event, asked),
     }
+
+
+def _documents(event: dict[str, Any], asked: str | None) -> str | None:
+    """Each document with the furthest that it came: what was asked for first, then what was cited."""
+    furthest: dict[str, tuple[int, str]] = {}
+    for resource in event.get("resources", []):
+        stage = resource["stage"]
+        place = (_FIRST.index(stage) if stage in _FIRST else len(_FIRST), stage)
+        furthest[resource["document"]] = min(furthest.get(resource["document"], place), place)
+    order = sorted(furthest, key=lambda name: (name != asked, furthest[name], name))
+    shown = [f"{name} ({furthest[name][1].replace('_', ' ')})" for name in order[:_SHOWN]]
+    more = [f"and {len(order) - _SHOWN} more"] if len(order) > _SHOWN else []
+    return ", ".join([*shown, *more]) or None
 
 
 def _text(sealed: dict[str, Any] | None) -> str | None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from cyclopts import Parameter
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from tenancy.identity import Principal
 
 T = TypeVar("T")
+
+_WHOLE: Final = frozenset({"id", "seq", "ts", "created", "expires", "user", "action"})
+"""Columns that keep to one line."""
 
 Tenant = Annotated[str, Parameter(name=["--tenant", "-t"], help="The tenant's name.")]
 
@@ -82,11 +85,16 @@ def show_table(common: Common, rows: Sequence[Mapping[str, Any]], columns: Seque
     """`rows` as JSON, as a table on a terminal, as tab-separated lines elsewhere."""
     if common.as_json:
         print_json(list(rows))
+    elif not rows:
+        note("nothing found")
     elif sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table
 
-        table = Table(*columns, box=None, pad_edge=False)
+        table = Table(box=None, pad_edge=False)
+        for column in columns:
+            # Folded, not cut: an id must be there to be copied.
+            table.add_column(column, overflow="fold", no_wrap=column in _WHOLE)
         for row in rows:
             table.add_row(*(clean(_cell(row.get(column))) for column in columns))
         Console().print(table, markup=False)
@@ -131,6 +139,8 @@ def iso(moment: float | None) -> str | None:
 def _cell(value: Any) -> str:
     if value is None:
         return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, Iterable) and not isinstance(value, str | Mapping):
         return " ".join(str(item) for item in value) or "-"
     return json.dumps(value, ensure_ascii=False) if isinstance(value, Mapping) else str(value)

@@ -19,7 +19,7 @@ from tenancy.errors import InvalidInput
 
 if TYPE_CHECKING:
     from audit.trail import Trail
-    from indexing.acl_rules import AccessRules
+    from indexing.acl_rules import AccessRules, Decision
     from indexing.batch import Decide
     from indexing.outcome import Outcome
     from service.control import Control
@@ -59,17 +59,31 @@ def ingest(
     not_documents = [file for file in (acl, manifest) if file is not None]
     counts: Counter[str] = Counter()
     seen: list[str] = []
+    undecided: set[str] = set()
+
+    def decided(name: str) -> Decision | None:
+        # The lines of a JSON Lines file are documents of their own; rules are about the file.
+        seen.append(name)
+        decision = decide(name)
+        if decision is None or decision.by is None:
+            undecided.add(name)
+        return decision
+
     with opened(common) as control, _reporting([path, *paths], common) as report:
 
         def done(outcome: Outcome) -> None:
             seen.append(outcome.document)
             counts[outcome.status.value] += 1
+            if outcome.status.value == "added" and undecided & {outcome.document, outcome.document.rpartition("#")[0]}:
+                counts["unread"] += 1
             report(outcome)
 
-        blocking(_load(control, tenant, [path, *paths], decide, not_documents, prune, done))
+        blocking(_load(control, tenant, [path, *paths], decided, not_documents, prune, done))
     if rules is not None:
         for where in rules.unused(seen):
             note(f"{where} fits no document")
+    if counts["unread"]:
+        note(f"nobody reads {counts['unread']} of the new documents: no --allow, rule or manifest names them")
     summary = {status: counts[status] for status in (*_STAGES, "unchanged", "failed")}
     print(json.dumps(summary) if common.as_json else ", ".join(f"{summary[status]} {status}" for status in summary))
     return FAILED if counts["failed"] else DONE

@@ -63,6 +63,7 @@ def create(
             "id": minted.key_id,
             "tenant": tenant,
             "user": user,
+            "groups": group,
             "roles": role,
             "expires": iso(expires),
         },

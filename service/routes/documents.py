@@ -37,7 +37,11 @@ _EXAMPLES = [
     Example(summary="Text", value={"text": "Notice: three months.", "title": "Notice", "allow": ["group:staff"]}),
     Example(
         summary="A file",
-        value={"content_base64": "JVBERi0xLjcK", "media_type": "application/pdf", "allow": ["tenant"]},
+        value={
+            "content_base64": "PHA+Tm90aWNlOiB0aHJlZSBtb250aHMuPC9wPg==",
+            "media_type": "text/html",
+            "allow": ["tenant"],
+        },
     ),
 ]
 
@@ -183,9 +187,8 @@ def _writing(services: Services) -> list[HTTPRouteHandler]:
             trail.note(resources=[Resource(document=one, stage="deleted") for one in deleted])
         return DeleteResponse(deleted)
 
-    @patch(
-        "/{id:path}", summary="Replace a document's access list (address: /v1/documents/{id}/acl)", responses=PROBLEMS
-    )
+    # The address ends in /acl, which a route cannot say after a path: `document_name` requires it.
+    @patch("/{id:path}", summary="Replace a document's access list", responses=PROBLEMS)
     async def change(request: Request[Any, Any, Any], data: JSONBody[AccessBody]) -> AccessResponse:
         """Replace the access list as a whole. The change holds from the next question on."""
         document = document_name(request, _ACL)

@@ -169,6 +169,19 @@ def test_ingestion_names_each_failure_and_goes_on(acme: Run, folder: Path) -> No
     assert (code, "removed: second.md" in out) == (0, True)
 
 
+def test_ingestion_says_that_nobody_reads_what_no_rule_names(acme: Run, folder: Path) -> None:
+    docs = folder / "docs"
+    (docs / "faq.jsonl").write_text('{"text": "Visitors park on P2."}\n{"text": "Lunch is at noon."}\n')
+    (docs / "secret.md").write_text("The code is in the safe.")
+    rules = folder / "access.toml"
+    rules.write_text('[[rule]]\npath = "faq.jsonl"\nallow = ["tenant"]\n')
+    code, _, err = acme("ingest", "--tenant", "acme", str(docs), "--acl", str(rules))
+    assert (code, err) == (0, "note: nobody reads 1 of the new documents: no --allow, rule or manifest names them\n")
+    (docs / "new.md").write_text("New.")
+    assert "nobody reads 1 of" in acme("ingest", "--tenant", "acme", str(docs))[2]
+    assert acme("ingest", "--tenant", "acme", str(docs))[2] == ""
+
+
 def test_ingestion_takes_rules_and_says_which_fit_nothing(acme: Run, folder: Path) -> None:
     docs = folder / "docs"
     rules = docs / "access.toml"
@@ -208,6 +221,10 @@ def test_the_audit_is_queried_and_verified(acme: Run) -> None:
     assert [event["phase"] for event in page["events"]] == ["outcome", "intent"]
     table = acme("audit", "query", "--tenant", "acme", "--actor", "ana", "--limit", "1")[1]
     assert "more: --after " in table
+    # The outcome alone fits the page; who asked what comes from its intent.
+    assert "\tana\tanswer\tallowed\tmiss\tHow long is the notice period?\tnotice.md (cited)" in table
+    rows = acme("audit", "query", "--tenant", "acme", "--document", "notice.md")[1].splitlines()
+    assert [row.split("\t")[3] for row in rows] == ["answer", "ingest"]
     by_document = data(acme("audit", "query", "--tenant", "acme", "--document", "notice.md", "--json"))["events"]
     assert {event["action"] for event in by_document} == {"answer", "ingest"}
     for words in (("--tenant", "acme"), ()):
@@ -262,6 +279,7 @@ def test_doctor_says_that_a_generator_is_away(cli: Run, monkeypatch: pytest.Monk
     code, out, _ = cli("doctor", "--json")
     (row,) = [row for row in json.loads(out) if row["check"] == "generator"]
     assert (code, row["state"]) == (1, "wrong")
+    assert row["finding"].startswith("http://127.0.0.1:9: the generator cannot be reached")
 
 
 def test_doctor_lists_the_settings(cli: Run) -> None:
@@ -286,6 +304,21 @@ def test_wrong_usage_is_2_and_on_standard_error(cli: Run, words: tuple[str, ...]
         return
     assert (code, out) == (2, "")
     assert err.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "missing"),
+    [
+        (("ingest", "docs"), "--tenant"), (("ingest", "docs", "--tenant"), "the value of --tenant"),
+        (("ask", "-t", "acme", "--user", "ana"), "QUESTION"), (("key", "revoke", "--tenant", "acme"), "KEY"),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_named_with_the_help_that_explains_it(
+    cli: Run, words: tuple[str, ...], missing: str
+) -> None:
+    code, _, err = cli(*words)
+    assert code == 2
+    assert err.startswith(f"error: {missing} is missing (`strongroom {words[0]}")
 
 
 def test_a_misspelt_setting_is_2(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:

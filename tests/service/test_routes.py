@@ -130,12 +130,28 @@ def test_the_openapi_document_describes_every_route_with_problems_and_examples(s
         for method in methods
         if method != "summary"
     }
-    assert described == {(method, path.replace(":path", "").replace(":int", "")) for method, path in routes(shared)}
+    assert described == {
+        (method, path.replace(":path", "").replace(":int", "") + ("/acl" if method == "PATCH" else ""))
+        for method, path in routes(shared)
+    }
     operation = document["paths"]["/v1/answers"]["post"]
     assert operation["requestBody"]["content"]["application/json"]["schema"]["examples"]
     for status in ("400", "401", "403", "404", "422", "429", "503"):
         assert list(operation["responses"][status]["content"]) == ["application/problem+json"]
+    assert set(operation["responses"]["200"]["content"]) == {"application/json", "text/event-stream"}
     assert document["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
+
+
+def test_every_example_of_the_openapi_document_works(shared: House) -> None:
+    key, tried = shared.key("acme", "ana", *Role), 0
+    for path, methods in shared.get("/schema/openapi.json").json()["paths"].items():
+        for method, operation in methods.items():
+            body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+            for number, example in enumerate(body.get("schema", {}).get("examples", [])):
+                response = shared.send(method.upper(), path.replace("{id}", f"example-{number}"), key, example)
+                assert response.status_code == 200, response.text
+                tried += 1
+    assert tried >= 5
 
 
 def test_the_openapi_page_needs_no_script_and_no_network(shared: House) -> None:

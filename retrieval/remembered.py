@@ -61,7 +61,7 @@ def look_up_semantic(
     vector: npt.NDArray[np.float32],
 ) -> Hit | Miss:
     """Look for a question that means the same. `vector` (dim,)."""
-    tokens = path.embedder.token_count(asked.question)
+    tokens = path.embedder.question_length(asked.question)
     with tenant.reading() as view:
         domain = permission_domain(principal, view)
         limit = path.embedder.fingerprint.window

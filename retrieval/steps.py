@@ -263,7 +263,7 @@ async def store(
     """Offer the answer to the cache; False where it was not kept."""
     path = asking.path
     dependencies = {(source.passage.document_id, source.passage.version) for source in context.sources}
-    within = path.embedder.token_count(asked.question) <= path.embedder.fingerprint.window
+    within = path.embedder.question_length(asked.question) <= path.embedder.fingerprint.window
     outcome = await path.workers.run(
         remember,
         path,

@@ -54,6 +54,9 @@ class HashingEmbedder:
     def token_count(self, text: str) -> int:
         return len(tokenize(text))
 
+    def question_length(self, text: str) -> int:
+        return self.token_count(text)
+
     def covers(self, text: str) -> float:  # noqa: ARG002 - the port's signature
         """Always 0: there is no vocabulary, and the lexical leg weighs the same words better."""
         return 0.0

@@ -68,6 +68,10 @@ class Embedder(Protocol):
         """Tokens of `text` without special ones, not cut at the window."""
         ...
 
+    def question_length(self, text: str) -> int:
+        """Tokens of a question as the model reads it, with special ones and its query prompt, not cut at the window."""
+        ...
+
     def covers(self, text: str) -> float:
         """How far the model knows the language of `text`, 0 to 1: the weight of the dense leg follows it."""
         ...

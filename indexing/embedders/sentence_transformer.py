@@ -68,6 +68,11 @@ class SentenceTransformerEmbedder:
         require_unicode([text])
         return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
+    def question_length(self, text: str) -> int:
+        require_unicode([text])
+        prompt = self._model.prompts.get("query") or ""
+        return len(self._tokenizer.encode(prompt + text).ids)
+
     def covers(self, text: str) -> float:
         require_unicode([text])
         return coverage(self._tokenizer, text)

@@ -72,6 +72,18 @@ class TestEveryEmbedder:
         assert a @ other < 0.9
         assert embedder.token_count(inside + "rent " * 50) == embedder.fingerprint.window + 50
 
+    def test_a_question_within_the_window_reaches_the_vector_to_its_last_word(self, embedder: Embedder) -> None:
+        window = embedder.fingerprint.window
+        fitting = max(
+            (count for count in range(window + 1) if embedder.question_length("rent " * count) <= window - 1), default=0
+        )
+        a, b = (embedder.encode_query("rent " * fitting + last) for last in ("whales", "taxes"))
+        assert embedder.question_length("rent " * fitting + "taxes") == window
+        assert not np.allclose(a, b, atol=1e-5)
+        a, b = (embedder.encode_query("rent " * (fitting + 1) + last) for last in ("whales", "taxes"))
+        assert embedder.question_length("rent " * (fitting + 1) + "taxes") == window + 1
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
     def test_an_empty_text_has_a_vector_and_no_tokens(self, embedder: Embedder) -> None:
         vector = embedder.encode([""])[0]
         assert vector.shape == (embedder.fingerprint.dimension,)

@@ -58,6 +58,9 @@ class Spy:
     def token_count(self, text: str) -> int:
         return self._embedder.token_count(text)
 
+    def question_length(self, text: str) -> int:
+        return self._embedder.question_length(text)
+
     def covers(self, text: str) -> float:
         return self._embedder.covers(text)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 import signal
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -19,7 +21,7 @@ from service.control import Control
 from service.logs import configure_logging
 from service.settings import ServerSettings, Settings
 from service.wiring import ServerLock, Services, build
-from tenancy.errors import StrongroomError
+from tenancy.errors import InvalidInput, StrongroomError, Unavailable
 
 FORGET_S: Final = 30.0
 """Seconds until a server has forgotten a tenant that a command deleted."""
@@ -28,7 +30,10 @@ _log = structlog.get_logger("strongroom.server")
 
 
 def run(settings: Settings) -> None:
-    """Serve until SIGINT or SIGTERM; requests in flight may end first. Raises `Conflict` beside another server."""
+    """Serve until SIGINT or SIGTERM; requests in flight may end first. Raises `Conflict` beside another server,
+    `InvalidInput` for a certificate that cannot be loaded, `Unavailable` for an address that cannot be listened on.
+    """
+    _check_certificate(settings.server)
     lock = ServerLock(settings.data_path)
     try:
         configure_logging()
@@ -109,13 +114,37 @@ class _Server(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets=sockets)
+        try:
+            await super().startup(sockets=sockets)
+        except SystemExit as ended:
+            # uvicorn ends the process where it cannot listen; `run` is to release what it holds, and say what to do.
+            if not isinstance(cause := ended.__context__, OSError):
+                raise
+            reason = os.strerror(cause.errno) if cause.errno and cause.errno > 0 else cause.strerror or str(cause)
+            raise Unavailable(
+                f"cannot be listened on: {reason.lower()}",
+                item=f"{self.config.host}:{self.config.port}",
+                remedy="stop what listens there, or choose another address with --host and --port",
+            ) from None
         for server in getattr(self, "servers", []):
             for listening in server.sockets:
                 host, port = listening.getsockname()[:2]
                 scheme = "https" if self.config.is_ssl else "http"
                 shown = f"[{host}]" if ":" in host else host
                 print(f"listening on {scheme}://{shown}:{port}", flush=True)
+
+
+def _check_certificate(server: ServerSettings) -> None:
+    if not server.tls_certificate:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(server.tls_certificate, server.tls_key or None)
+    except OSError as error:
+        raise InvalidInput(
+            f"the certificate or its key cannot be loaded: {error.strerror or error}",
+            item=server.tls_certificate,
+            remedy="let server.tls_certificate and server.tls_key name a PEM file each",
+        ) from None
 
 
 def _is_loopback(host: str) -> bool:

@@ -154,6 +154,26 @@ def test_a_data_directory_has_one_server(folder: Path) -> None:
     ServerLock(folder / "data").release()
 
 
+def test_an_address_in_use_is_an_error_with_a_remedy(environment: dict[str, str]) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+        done = command(environment, "serve", "--port", str(port))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"error: 127.0.0.1:{port}: cannot be listened on: address already in use (stop what" in done.stderr
+    assert "Traceback" not in done.stderr
+    # What it held is free again.
+    with serving(environment, Path(environment["STRONGROOM_DATA_DIR"]) / "log"):
+        pass
+
+
+def test_a_certificate_that_cannot_be_loaded_is_wrong_usage(environment: dict[str, str], folder: Path) -> None:
+    (folder / "bad.pem").write_text("no certificate")
+    for path in ("none.pem", "bad.pem"):
+        done = command(environment | {"STRONGROOM_SERVER__TLS_CERTIFICATE": str(folder / path)}, "serve", "--port", "0")
+        assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+        assert f"{path}: the certificate or its key cannot be loaded" in done.stderr
+
+
 def test_the_default_settings_name_a_private_place() -> None:
     settings = load_settings(environment={})
     assert settings.data_path.is_absolute()

@@ -83,9 +83,11 @@ def addressed(document: dict[str, Any]) -> dict[str, Any]:
     """The document with what the framework's routes cannot say: the address of access lists, whose /acl stands after
     a path, and the stream of an answer.
     """
-    paths = {path: dict(methods) for path, methods in document["paths"].items()}
-    if _DOCUMENT in paths and "patch" in paths[_DOCUMENT]:
-        paths[f"{_DOCUMENT}/acl"] = {"patch": paths[_DOCUMENT].pop("patch")}
+    paths: dict[str, dict[str, Any]] = {}
+    for path, methods in document["paths"].items():
+        paths[path] = dict(methods)
+        if path == _DOCUMENT:
+            paths[f"{path}/acl"] = {"patch": paths[path].pop("patch")}
     if _ANSWERS in paths:
         operation = paths[_ANSWERS]["post"]
         done = operation["responses"]["200"]

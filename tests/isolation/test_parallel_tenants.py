@@ -184,7 +184,7 @@ def test_nothing_of_one_tenant_is_shown_to_another(tmp_path: Path) -> None:
     for one in LIBRARIES:
         assert report.recall(one.code) == 1.0, "each tenant finds its own"
         assert report.cited[one.code] >= 0.8 * len(one.questions)
-        assert report.hits[one.code] >= 1, "a colleague is served from the cache of the own tenant"
+        assert report.hits[one.code] >= 2, "a colleague is served from the cache of the own tenant"
         assert report.audit_events[one.code] > 2 * questions
 
 

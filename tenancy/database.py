@@ -31,6 +31,10 @@ PAGE_CACHE_KIB = 256
 # Parameters hold text of documents: they must not stand in the message of an error.
 _engine = create_engine("sqlite://", module=driver, query_cache_size=2_000, hide_parameters=True)
 
+# Result codes (https://sqlite.org/rescode.html): CORRUPT, NOTADB; BUSY, LOCKED, READONLY, IOERR, FULL, CANTOPEN.
+_DAMAGED = frozenset({11, 26})
+_OUT_OF_REACH = frozenset({5, 6, 8, 10, 13, 14})
+
 Migration = Callable[[Connection], None]
 
 
@@ -118,7 +122,7 @@ class Database:
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[Connection]:
         self._prepare()
-        with self._connected() as connection:
+        with self._explained(), self._connected() as connection:
             try:
                 connection.exec_driver_sql(begin)
             except DBAPIError as error:
@@ -131,12 +135,34 @@ class Database:
             connection.commit()
 
     @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say what is wrong with the file or its disk; an error of a statement stays what it is."""
+        try:
+            yield
+        except DBAPIError as error:
+            code = _primary(error.orig)
+            if code in _DAMAGED:
+                raise Corrupt("the file is damaged", item=self.path.name, remedy="restore it from a backup") from error
+            if code in _OUT_OF_REACH:
+                raise self._out_of_reach() from error
+            raise
+
+    def _out_of_reach(self) -> Unavailable:
+        return Unavailable(
+            "the file cannot be read or written",
+            item=self.path.name,
+            remedy="check the disk (space, permissions, health) and the limit of open files",
+        )
+
+    @contextmanager
     def _connected(self) -> Iterator[Connection]:
         try:
             pooled = self._pools.pool(self.path, self._connect).connect()
         except driver.Error as error:
             if not self.path.parent.exists():
                 raise NotFound("the data was deleted", item=self.path.name) from None
+            if _primary(error) in _OUT_OF_REACH:
+                raise self._out_of_reach() from error
             raise Corrupt(
                 "the file does not open with its key", item=self.path.name, remedy="restore it from a backup"
             ) from error
@@ -168,7 +194,7 @@ class Database:
         with self._prepare_lock:
             if self._prepared:
                 return
-            with self._connected() as connection:
+            with self._explained(), self._connected() as connection:
                 found = self._user_version(connection)
                 if found != self.version:
                     self._migrate(connection)
@@ -205,3 +231,7 @@ class Database:
     @staticmethod
     def _user_version(connection: Connection) -> int:
         return int(connection.exec_driver_sql("PRAGMA user_version").scalar_one())
+
+
+def _primary(error: BaseException | None) -> int:
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

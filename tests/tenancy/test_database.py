@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from tenancy.database import ConnectionPools, Database
-from tenancy.errors import Corrupt, SchemaTooNew
+from tenancy.errors import Corrupt, SchemaTooNew, Unavailable
 
 metadata = MetaData()
 notes = Table("notes", metadata, Column("id", Integer, primary_key=True), Column("text", Text, nullable=False))
@@ -79,6 +79,36 @@ def test_a_file_that_is_no_database_is_corrupt_not_replaced(tmp_path: Path) -> N
     with pytest.raises(Corrupt):
         texts(open_file(tmp_path / "a"))
     assert (tmp_path / "a").read_bytes().startswith(b"something else")
+
+
+def test_a_damaged_page_is_corrupt_and_names_the_file(tmp_path: Path) -> None:
+    database = open_file(tmp_path / "a")
+    with database.writing() as connection:
+        connection.execute(insert(notes), [{"text": "long " * 100} for _ in range(100)])
+    database.truncate_wal()
+    database = open_file(tmp_path / "a")
+    with (tmp_path / "a").open("r+b") as file:
+        file.seek(5 * 4096)
+        file.write(b"\xff" * 40_000)
+    with pytest.raises(Corrupt) as caught:
+        texts(database)
+    assert (caught.value.item, "SELECT" in str(caught.value)) == ("a", False)
+
+
+def test_a_full_disk_is_unavailable_and_changes_nothing(tmp_path: Path) -> None:
+    database = open_file(tmp_path / "a")
+    add(database, "before")
+    with database.reading() as connection:
+        connection.exec_driver_sql("PRAGMA max_page_count = 6")
+    with pytest.raises(Unavailable, match="cannot be read or written"), database.writing() as connection:
+        connection.execute(insert(notes), [{"text": "x" * 1_000} for _ in range(100)])
+    assert texts(database) == ["before"]
+
+
+def test_a_file_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    with pytest.raises(Unavailable):
+        texts(open_file(tmp_path / "a"))
 
 
 def test_concurrent_writers_all_succeed(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def show(name: Name, *, common: Common = DEFAULT) -> None:
 
 @app.command
 def suspend(name: Name, *, common: Common = DEFAULT) -> None:
-    """Refuse every request of a tenant from the next one on; its data stays."""
+    """Refuse questions and changes of a tenant from the next one on; its data stays, its audit log can be read."""
     _set_status(name, "suspended", common)
 
 

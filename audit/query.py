@@ -9,6 +9,7 @@ import base64
 import binascii
 import hmac
 import math
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
@@ -24,6 +25,7 @@ from audit.tables import event_documents, events
 from tenancy.errors import Corrupt, InvalidInput, NotFound
 from tenancy.identity import Principal, Role
 from tenancy.keys import keyed_hash
+from tenancy.names import holds_control
 
 MAX_LIMIT: Final = 1_000
 _MAC_BYTES: Final = 16
@@ -65,7 +67,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidInput("the window ends before it begins", item="until")
         for name in ("actor", "action", "document", "cache_entry", "request", "root"):
             value = getattr(self, name)
-            if value is not None and not value.isprintable():
+            if value is not None and holds_control(value):
                 raise InvalidInput("must not hold control characters or lone surrogates", item=name)
 
 
@@ -198,7 +200,8 @@ def _conditions(filters: Filters) -> list[ColumnElement[bool]]:
     if filters.until is not None:
         conditions.append(events.c.ts < filters.until)
     if filters.document is not None:
-        touched = select(event_documents.c.seq).where(event_documents.c.document == filters.document)
+        named = unicodedata.normalize("NFC", filters.document)
+        touched = select(event_documents.c.seq).where(event_documents.c.document == named)
         conditions.append(events.c.seq.in_(touched))
     return conditions
 

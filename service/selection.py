@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 
 from sqlalchemy import select
@@ -60,7 +61,8 @@ def invalidate(store: LocalStore, tenant: TenantHandle, selection: Selection, tr
 
 def document_id(view: ReadView, name: str) -> int:
     """The internal id of a document. Raises `NotFound`."""
-    found = view.execute(select(schema.documents.c.id).where(schema.documents.c.name == name)).scalar_one_or_none()
+    named = schema.documents.c.name == unicodedata.normalize("NFC", name)
+    found = view.execute(select(schema.documents.c.id).where(named)).scalar_one_or_none()
     if found is None:
         raise NotFound(
             "no such document", item=name[:200], remedy="GET /v1/documents lists the names, as ingestion printed them"

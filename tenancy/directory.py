@@ -7,6 +7,7 @@ Every change of membership moves the ACL epoch in the same transaction.
 from __future__ import annotations
 
 import secrets
+import unicodedata
 from collections.abc import Sequence
 
 from sqlalchemy import delete, select
@@ -19,11 +20,11 @@ from tenancy.tenant import ReadView, WriteView
 
 
 def find_user(view: ReadView, name: str) -> str | None:
-    return view.execute(select(users.c.id).where(users.c.name == name)).scalar_one_or_none()
+    return view.execute(select(users.c.id).where(users.c.name == _nfc(name))).scalar_one_or_none()
 
 
 def find_group(view: ReadView, name: str) -> str | None:
-    return view.execute(select(groups.c.id).where(groups.c.name == name)).scalar_one_or_none()
+    return view.execute(select(groups.c.id).where(groups.c.name == _nfc(name))).scalar_one_or_none()
 
 
 def ensure_user(view: WriteView, name: str, now: float) -> str:
@@ -111,6 +112,10 @@ def list_groups(view: ReadView) -> dict[str, list[str]]:
         for group, member in view.execute(query):
             found[group].append(f"{kind}:{member}")
     return {name: sorted(found[name]) for name in sorted(found)}
+
+
+def _nfc(name: str) -> str:
+    return unicodedata.normalize("NFC", name)
 
 
 def _member(name: str) -> tuple[str, str]:

@@ -25,9 +25,14 @@ def nfc_name(text: str, kind: str, *, limit: int = MAX_NAME) -> str:
         raise InvalidInput(f"a {kind} name must not be empty or begin or end with white space", item=kind)
     if len(name) > limit:
         raise InvalidInput(f"a {kind} name has at most {limit} characters, not {len(name)}", item=kind)
-    if any(unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for character in name):
+    if holds_control(name):
         raise InvalidInput(f"a {kind} name must not hold control or format characters", item=kind)
     return name
+
+
+def holds_control(text: str) -> bool:
+    """Whether `text` holds a character that writes to a terminal or a log instead of standing in it."""
+    return any(unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for character in text)
 
 
 def enc(*parts: bytes | str | None) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tenancy.errors import InvalidInput
+from tenancy.names import nfc_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +34,7 @@ class Selector:
             raise InvalidInput("`all` goes with no other condition", item="selector")
         if "" in conditions or (self.older_than is not None and not self.older_than >= 0):
             raise InvalidInput("a condition on cache entries is empty or negative", item="selector")
+        # They stand in the audit as they were given.
+        for name in ("entry", "template"):
+            if (value := getattr(self, name)) is not None:
+                nfc_name(value, name)

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import base64
+import unicodedata
 from collections.abc import Callable
 from copy import copy
 from functools import partial
 
+import msgspec
 import pytest
 
 from audit.log import AuditLog
@@ -13,6 +15,7 @@ from audit.query import Filters, Page, Stored, fetch, query, query_log, view
 from audit.record import Actor, CacheUse, Content, Draft, Event, Request, Resource, decode
 from tenancy.errors import Forbidden, InvalidInput, NotFound
 from tenancy.identity import Principal, Role
+from tenancy.names import nfc_name
 from tests.audit.load import draft
 from tests.support.people import Company
 
@@ -160,6 +163,15 @@ def test_filters_that_no_event_can_meet_are_refused(bad: dict[str, object]) -> N
     with pytest.raises(InvalidInput):
         Filters(**bad)  # type: ignore[arg-type]
     Filters(since=1.0, until=1.0, outcome="allowed", phase="intent", cache_status="hit", order="asc")
+
+
+@pytest.mark.parametrize("name", ["Q3\u00a0plan.md", "\u5831\u544a\u3000\u66f8.md", "\ue000.md", "caf\u00e9.md"])
+def test_every_name_that_a_document_may_have_is_found(log: AuditLog, name: str) -> None:
+    assert nfc_name(name, "document") == name
+    made = msgspec.structs.replace(draft("r"), resources=(Resource(document=name, stage="written"),))
+    log.append(lambda: made)
+    for spelling in (name, unicodedata.normalize("NFD", name)):
+        assert len(query_log(log, Filters(document=spelling)).events) == 1
 
 
 def test_only_an_auditor_reads_and_only_its_own_tenant(

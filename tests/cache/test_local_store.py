@@ -103,6 +103,13 @@ def test_expired_entries_go_first_and_by_sweep(ana: Desk, handbook: int, clock: 
     assert totals_agree(ana.company)
 
 
+@pytest.mark.parametrize("text", ["ce_\x1b[31m", "a\nb", "\ud800", "x" * 201, " "])
+def test_what_a_selector_names_may_stand_in_the_audit(text: str) -> None:
+    for field in ("entry", "template"):
+        with pytest.raises(InvalidInput):
+            Selector(**{field: text})  # type: ignore[arg-type]
+
+
 def test_each_selector_takes_its_own_entries_and_leaves_the_rest(
     acme: Company, ana: Desk, bo: Desk, handbook: int, clock: Clock
 ) -> None:

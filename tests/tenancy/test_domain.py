@@ -62,6 +62,16 @@ def test_a_label_that_no_document_uses_is_not_in_the_domain(acme: Company) -> No
     assert acme.domain(ana).fingerprint == acme.domain(bo).fingerprint
 
 
+def test_two_spellings_are_one_user_and_one_group(acme: Company) -> None:
+    zoe = acme.principal("Zoe\u0308")
+    with acme.handle.writing() as view:
+        assert directory.ensure_user(view, "Zo\u00eb", NOW) == zoe.user_id
+        assert directory.ensure_user(view, "Zoe\u0308", NOW) == zoe.user_id
+        directory.add_members(view, "Cafe\u0301", ["user:Zoe\u0308"], NOW)
+        assert directory.remove_members(view, "Caf\u00e9", ["Zo\u00eb"]) == 1
+        directory.delete_group(view, "Cafe\u0301")
+
+
 def test_a_name_used_again_is_somebody_else(acme: Company) -> None:
     first = acme.principal("ana")
     diary = acme.document("diary", allow=["user:ana"])

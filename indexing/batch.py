@@ -6,7 +6,7 @@ transaction, so an interruption loses at most the batches in flight, and the nex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
@@ -43,18 +43,20 @@ def ingest_paths(
     *,
     prune: bool = False,
     exclude: Collection[Path] = (),
-) -> Iterator[Outcome]:
+    written: Callable[[Sequence[Outcome]], object] = lambda _outcomes: None,
+) -> Generator[Outcome, None, None]:
     """Ingest files and folders; outcomes come as they are durable, in the order of the files.
 
     A failing file is an outcome, and the rest goes on. `still_open` raises where the tenant is suspended or deleted;
     it is asked before each write. With `prune`, documents that came from one of the folders in `paths` and whose
     file is gone are removed at the end, unless a part of that folder could not be read. `exclude` are files that are
-    no documents: the rules and the manifest.
+    no documents: the rules and the manifest. `written` is told, in another thread, of each batch as soon as it is
+    durable, also of the last one of a run that is given up: close the iterator, and all has been told.
     Raises `InvalidInput` for a path that does not exist, `ModelMismatch`, `TenantSuspended`, `NotFound`.
     """
     run = _Run(tenant, pipeline, decide, paths, exclude)
     try:
-        yield from _overlapped(tenant, pipeline, run.items(prune), still_open)
+        yield from _overlapped(tenant, pipeline, run.items(prune), still_open, written)
     except Exception:
         # A deleted tenant shows first as a missing file: say what it means.
         still_open()
@@ -152,7 +154,11 @@ class _Run:
 
 
 def _overlapped(
-    tenant: TenantHandle, pipeline: Pipeline, items: Iterator[Prepared], still_open: Callable[[], object]
+    tenant: TenantHandle,
+    pipeline: Pipeline,
+    items: Iterator[Prepared],
+    still_open: Callable[[], object],
+    written: Callable[[Sequence[Outcome]], object],
 ) -> Iterator[Outcome]:
     """Embed one batch here while the next is parsed and the last is written."""
     stopped = Event()
@@ -160,7 +166,9 @@ def _overlapped(
 
     def commit(embedded: Sequence[Writable]) -> list[Outcome]:
         still_open()
-        return write(tenant, pipeline, embedded)
+        outcomes = write(tenant, pipeline, embedded)
+        written(outcomes)
+        return outcomes
 
     with ThreadPoolExecutor(1, "ingest-parse") as parser, ThreadPoolExecutor(1, "ingest-write") as writer:
         try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import secrets
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -105,7 +105,11 @@ async def _load(
     principal, request_id = control.authenticator.operator(tenant), secrets.token_hex(16)
     pipeline = Pipeline(load_embedder(control.settings.embedding))
     counts: Counter[str] = Counter()
-    changed: list[Outcome] = []
+    changed: deque[Outcome] = deque()
+
+    def written(outcomes: Sequence[Outcome]) -> None:
+        changed.extend(outcome for outcome in outcomes if outcome.status.value in _STAGES)
+
     async with control.trail.open(principal, action="ingest", request_id=request_id) as trail:
         await trail.intent()
         handle = control.tenants.open(principal)
@@ -117,16 +121,17 @@ async def _load(
             lambda: control.tenants.open(principal),
             prune=prune,
             exclude=not_documents,
+            written=written,
         )
         try:
             for outcome in outcomes:
                 counts[outcome.status.value] += 1
-                changed += [outcome] if outcome.status.value in _STAGES else []
-                if len(changed) == _RECORDED:
-                    await _record(control, principal, request_id, changed)
-                    changed.clear()
+                if len(changed) >= _RECORDED:
+                    await _record(control, principal, request_id, [changed.popleft() for _ in range(_RECORDED)])
                 done(outcome)
         finally:
+            # Ends the batch in flight, whose documents belong on record as well.
+            outcomes.close()
             _note(trail, changed)
             trail.note(detail=dict(counts))
 
@@ -137,7 +142,7 @@ async def _record(control: Control, principal: Principal, request_id: str, chang
         _note(trail, changed)
 
 
-def _note(trail: Trail, changed: Sequence[Outcome]) -> None:
+def _note(trail: Trail, changed: Iterable[Outcome]) -> None:
     from audit.record import Resource
 
     trail.note(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
-from litestar import Router, get
+from typing import Any
 
+import msgspec
+from litestar import Request, Router, get
+
+from service.auth import principal_of
 from service.openapi import PROBLEMS
 from service.wiring import Services
 
@@ -23,8 +26,9 @@ class ModelList(msgspec.Struct, frozen=True):
 
 def router(services: Services) -> Router:
     @get("/", summary="Models", responses=PROBLEMS)
-    async def list_models() -> ModelList:
-        """The models and adapters that this tenant may use, and no others."""
+    async def list_models(request: Request[Any, Any, Any]) -> ModelList:
+        """The models and adapters that this tenant may use, and no others. A suspended tenant is refused."""
+        await services.workers.run(services.control.tenants.open, principal_of(request))
         return ModelList([ModelBody(services.path.generator.identity.model)])
 
     return Router("/models", route_handlers=[list_models], tags=["questions"])

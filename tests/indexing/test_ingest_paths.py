@@ -15,6 +15,7 @@ from indexing.batch import ingest_paths
 from indexing.embed import EmbeddingSettings, Vectors, load_embedder
 from indexing.embedders.hashing import HashingEmbedder
 from indexing.ingest import Pipeline
+from indexing.outcome import Outcome
 from tenancy.acl import AccessList
 from tenancy.errors import InvalidInput, NotFound, TenantSuspended
 from tenancy.identity import Authenticator
@@ -202,14 +203,20 @@ def test_a_tenant_that_is_suspended_or_deleted_ends_the_run_with_that_error(
         list(outcomes)
 
 
-def test_a_run_that_is_left_early_keeps_what_it_reported(
+def test_a_run_that_is_left_early_keeps_what_it_reported_and_tells_all_that_it_wrote(
     acme: Company, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batch, "BATCH_CHUNKS", 1)
-    outcomes = ingest_paths(acme.handle, PIPELINE, [folder], everybody, lambda: None)
+    told: list[str] = []
+
+    def written(outcomes: Sequence[Outcome]) -> None:
+        told.extend(outcome.document for outcome in outcomes)
+
+    outcomes = ingest_paths(acme.handle, PIPELINE, [folder], everybody, lambda: None, written=written)
     assert next(outcomes).document == "a.txt"
-    outcomes.close()  # type: ignore[attr-defined]
-    assert "a.txt" in names(acme)
+    outcomes.close()
+    assert names(acme)[0] == "a.txt"
+    assert names(acme) == told
     assert len(run(acme, folder)) == 3
     assert names(acme) == ["a.txt", "b.txt", "hr/pay.md"]
 

@@ -17,7 +17,7 @@ import regex
 from generation.evidence import cover
 from retrieval.passage import Passage
 
-THRESHOLD = 0.1
+THRESHOLD = 0.15
 
 _PASSAGES = 5
 _NEAREST = 3

@@ -6,6 +6,8 @@ transaction, so an interruption loses at most the batches in flight, and the nex
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
@@ -117,18 +119,13 @@ class _Run:
 
     def _source(self, entry: Found) -> Source:
         try:
-            size = entry.path.stat().st_size
-            if size > _MAX_BYTES:
-                raise ParseFailure(
-                    "too_large", f"has {size} bytes, more than {_MAX_BYTES}", item=entry.name, remedy="split the file"
-                )
-            data = entry.path.read_bytes()
+            data = _content(entry)
         except OSError as error:
             raise InvalidInput(
                 f"the file cannot be read: {error.strerror}", item=entry.name, remedy="check its permissions"
             ) from error
         origin = Origin(entry.root.origin)
-        decision = self._decide(entry.name)
+        decision = self._decide(entry.lies)
         if decision is None:
             return Source(entry.name, data, origin=origin)
         return Source(
@@ -151,6 +148,22 @@ class _Run:
                 self._names.add(name)
                 claimed.append(item)
         return claimed
+
+
+def _content(entry: Found) -> bytes:
+    """The bytes of the file that was found, and of nothing else that may have come into its place meanwhile."""
+    descriptor = os.open(entry.target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise InvalidInput("this is not a file", item=entry.name, remedy="remove it")
+        data = file.read(_MAX_BYTES + 1) if status.st_size <= _MAX_BYTES else b""
+    size = max(status.st_size, len(data))
+    if size > _MAX_BYTES:
+        raise ParseFailure(
+            "too_large", f"has {size} bytes, more than {_MAX_BYTES}", item=entry.name, remedy="split the file"
+        )
+    return data
 
 
 def _overlapped(

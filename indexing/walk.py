@@ -25,19 +25,25 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file, or what is wrong with an entry. `name` is relative to the root, with slashes, in NFC."""
+    """A file, or what is wrong with an entry. `name` is relative to the root, with slashes, in NFC.
+
+    `target` is where its content lies, and `lies` that place's name: the same, but for a link.
+    """
 
     root: Root
     path: Path
     name: str
+    target: Path
+    lies: str
     error: StrongroomError | None = None
 
 
 def root_of(path: Path) -> Root:
     """The root of a folder is itself, that of a file its folder. Raises `InvalidInput` where there is neither."""
-    resolved = path.resolve()
-    if not resolved.exists():
-        raise InvalidInput("there is no such file or folder", item=str(path), remedy="check the path")
+    try:
+        resolved = path.resolve(strict=True)
+    except (OSError, RuntimeError):
+        raise InvalidInput("there is no such file or folder", item=str(path), remedy="check the path") from None
     root = Root(resolved, whole=True) if resolved.is_dir() else Root(resolved.parent, whole=False)
     try:
         root.origin.encode()
@@ -51,8 +57,9 @@ def root_of(path: Path) -> Root:
 def files(path: Path) -> Iterator[Found]:
     """`path` itself, or all files below it, by name. Hidden entries are left out.
 
-    A link to a file inside the root is read; one that leads outside, or nowhere, is reported and not followed. Links
-    to folders are never followed: what they show inside the root is found anyway.
+    A link to a file inside the root is read, under the rules of where that file lies, since whoever may write a link
+    need not be allowed to read it; one that leads outside, or nowhere, is reported and not followed. Links to folders
+    are never followed: what they show inside the root is found anyway.
     """
     root = root_of(path)
     if root.whole:
@@ -65,7 +72,7 @@ def _below(root: Root, folder: Path) -> Iterator[Found]:
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: unicodedata.normalize("NFC", entry.name))
     except OSError as error:
-        yield Found(root, folder, _name(root, folder), InvalidInput(f"the folder cannot be read: {error.strerror}"))
+        yield _wrong(root, folder, _name(root, folder), f"the folder cannot be read: {error.strerror}")
         return
     for entry in entries:
         if entry.name.startswith("."):
@@ -73,7 +80,7 @@ def _below(root: Root, folder: Path) -> Iterator[Found]:
         path = Path(entry.path)
         if entry.is_dir(follow_symlinks=False):
             yield from _below(root, path)
-        elif entry.is_symlink() and path.is_dir() and path.resolve().is_relative_to(root.path):
+        elif entry.is_symlink() and _is_dir(path) and path.resolve().is_relative_to(root.path):
             continue
         else:
             yield _entry(root, path)
@@ -81,13 +88,31 @@ def _below(root: Root, folder: Path) -> Iterator[Found]:
 
 def _entry(root: Root, path: Path) -> Found:
     name = _name(root, path)
-    target = path.resolve()
+    if not _is_unicode(str(path)):
+        return _wrong(root, path, name, "the name is not valid Unicode", "rename it, and the folders above it")
+    try:
+        target = path.resolve()
+    except (OSError, RuntimeError):
+        return _wrong(root, path, name, "the link leads to itself", "remove it")
     if not target.is_relative_to(root.path):
-        error = InvalidInput("the link leads outside the folder", item=name, remedy="copy the file into the folder")
-        return Found(root, path, name, error)
+        return _wrong(root, path, name, "the link leads outside the folder", "copy the file into the folder")
     if not target.is_file():
-        return Found(root, path, name, InvalidInput("this is not a file", item=name, remedy="remove it"))
-    return Found(root, path, name)
+        return _wrong(root, path, name, "this is not a file", "remove it")
+    lies = _name(root, target)
+    if target != path and any(part.startswith(".") for part in lies.split("/")):
+        return _wrong(root, path, name, "the link leads to a hidden file", "copy the file out of the hidden folder")
+    return Found(root, path, name, target, lies)
+
+
+def _wrong(root: Root, path: Path, name: str, reason: str, remedy: str | None = None) -> Found:
+    return Found(root, path, name, path, name, InvalidInput(reason, item=name, remedy=remedy))
+
+
+def _is_dir(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, RuntimeError):
+        return False
 
 
 def _name(root: Root, path: Path) -> str:

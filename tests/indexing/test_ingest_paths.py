@@ -16,6 +16,7 @@ from indexing.embed import EmbeddingSettings, Vectors, load_embedder
 from indexing.embedders.hashing import HashingEmbedder
 from indexing.ingest import Pipeline
 from indexing.outcome import Outcome
+from indexing.walk import files
 from tenancy.acl import AccessList
 from tenancy.errors import InvalidInput, NotFound, TenantSuspended
 from tenancy.identity import Authenticator
@@ -99,6 +100,54 @@ def test_hidden_and_excluded_files_and_foreign_links_are_left_out(acme: Company,
         ("y-outside", "failed"),
         ("z-gone.txt", "failed"),
     ]
+
+
+def test_a_link_is_read_under_the_rules_of_where_its_file_lies(acme: Company, folder: Path) -> None:
+    """Whoever may write into a public folder must not publish what it cannot read."""
+    (folder / "public").mkdir()
+    (folder / "public" / "note.md").symlink_to(folder / "hr" / "pay.md")
+    rules = {"hr/pay.md": AccessList.of(["group:hr"])}
+
+    def decide(name: str) -> Decision:
+        return Decision(rules.get(name, AccessList.of(["tenant"])), "rule")
+
+    assert ("public/note.md", "added") in run(acme, folder, decide=decide)
+    assert documents.show_document(acme.handle, "public/note.md").access == rules["hr/pay.md"]
+
+
+def test_links_and_names_that_cannot_be_followed_stop_nothing(acme: Company, folder: Path) -> None:
+    (folder / ".hidden").mkdir()
+    (folder / ".hidden" / "key.txt").write_text("secret")
+    (folder / "a-loop").symlink_to("a-loop")
+    (folder / "a-hidden.txt").symlink_to(folder / ".hidden" / "key.txt")
+    os.mkfifo(folder / "a-pipe.txt")
+    Path(os.fsdecode(bytes(folder / "hr") + b"/a\xff.txt")).write_text("latin")
+    outcomes = list(ingest_paths(acme.handle, PIPELINE, [folder], everybody, lambda: None))
+    failed = {outcome.document: outcome.reason for outcome in outcomes if outcome.error is not None}
+    assert failed == {
+        "a-hidden.txt": "the link leads to a hidden file",
+        "a-loop": "the link leads to itself",
+        "a-pipe.txt": "this is not a file",
+        "'hr/a\\udcff.txt'": "the name is not valid Unicode",
+    }
+    assert {outcome.document for outcome in outcomes} - failed.keys() == {"a.txt", "b.txt", "hr/pay.md"}
+    with pytest.raises(InvalidInput):
+        list(ingest_paths(acme.handle, PIPELINE, [folder / "a-loop"], everybody, lambda: None))
+
+
+def test_what_comes_into_a_files_place_is_not_read(acme: Company, folder: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("secret")
+
+    entry = next(files(folder))
+    entry.path.unlink()
+    entry.path.symlink_to(secret)
+    with pytest.raises(OSError, match="symbolic"):
+        batch._content(entry)
+    entry.path.unlink()
+    os.mkfifo(entry.path)
+    with pytest.raises(InvalidInput):
+        batch._content(entry)
 
 
 def test_a_failing_file_is_reported_and_the_rest_goes_on(acme: Company, folder: Path) -> None:

@@ -15,6 +15,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NoReturn
 from urllib.parse import urlsplit
@@ -44,7 +45,8 @@ class Issuer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `groups`: "token" takes the group names of `groups_claim` (absent is refused, since absent is not empty);
     "directory" ignores the claim and lets the tenant's directory decide. `role_claim` with `roles` (claim value to
-    role) adds roles to reader. Raises `InvalidInput` for a configuration that cannot be safe.
+    role) adds roles to reader. `user_prefix` stands before each user's name: a subject is unique in its issuer alone
+    (OpenID Connect Core 2). Raises `InvalidInput` for a configuration that cannot be safe.
     """
 
     iss: str
@@ -55,6 +57,7 @@ class Issuer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     jwks_url: str | None = None
     tenant_claim: str = "tenant"
     user_claim: str = "sub"
+    user_prefix: str = ""
     groups: Literal["token", "directory"] = "directory"
     groups_claim: str = "groups"
     role_claim: str | None = None
@@ -125,6 +128,7 @@ class TokenVerifier:
         self._issuers = {issuer.iss: issuer for issuer in issuers}
         if len(self._issuers) != len(issuers):
             raise InvalidInput("two issuers share one iss", item="issuers")
+        _require_own_users(issuers)
         self._keys = {issuer.iss: _key_source(issuer, fetch, monotonic) for issuer in issuers}
 
     def verify(self, token: str) -> Claims:
@@ -201,6 +205,19 @@ class _Registry(jws.JWSRegistry):
     max_header_length = MAX_TOKEN_BYTES
     max_payload_length = MAX_TOKEN_BYTES
     max_signature_length = MAX_TOKEN_BYTES
+
+
+def _require_own_users(issuers: Sequence[Issuer]) -> None:
+    """Two issuers of one tenant must not name each other's users, unless both say so with the same prefix."""
+    for one, other in combinations(issuers, 2):
+        shared = sorted(set(one.tenants) & set(other.tenants))
+        a, b = one.user_prefix, other.user_prefix
+        if shared and (a.startswith(b) or b.startswith(a)) and not (a and a == b):
+            raise InvalidInput(
+                f"{one.iss} and {other.iss} could name each other's users of {shared[0]}",
+                item="issuers",
+                remedy="give each a user_prefix that the other's does not begin with, or both the same one",
+            )
 
 
 def _key_source(issuer: Issuer, fetch: Callable[[str], bytes] | None, monotonic: Callable[[], float]) -> KeySource:
@@ -283,7 +300,8 @@ def _tenant(payload: Mapping[str, Any], issuer: Issuer) -> str:
 
 def _user(payload: Mapping[str, Any], issuer: Issuer) -> str:
     subject = _name(payload.get("sub"), "subject")
-    return subject if issuer.user_claim == "sub" else _name(payload.get(issuer.user_claim), "user")
+    user = subject if issuer.user_claim == "sub" else _name(payload.get(issuer.user_claim), "user")
+    return _name(issuer.user_prefix + user, "user")
 
 
 def _groups(payload: Mapping[str, Any], issuer: Issuer) -> frozenset[str] | None:

@@ -377,6 +377,26 @@ def test_user_claim_other_than_sub_still_needs_sub(issuers: list[Issuer]) -> Non
             verifier.verify(wrong)
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "accepted"),
+    [("", "", False), ("", "b:", False), ("a:", "a:b:", False), ("a:", "b:", True), ("same:", "same:", True)],
+)
+def test_two_issuers_of_one_tenant_do_not_name_each_others_users(
+    issuers: list[Issuer], one: str, other: str, accepted: bool
+) -> None:
+    first = msgspec.structs.replace(issuers[0], user_prefix=one)
+    second = msgspec.structs.replace(issuers[1], user_prefix=other, tenants=("globex", "acme"))
+    if not accepted:
+        with pytest.raises(InvalidInput, match="each other's users of acme"):
+            TokenVerifier([first, second])
+        return
+    assert TokenVerifier([first, second], clock=lambda: NOW).verify(token()).user == f"{one}ana"
+
+
+def test_issuers_of_different_tenants_need_no_prefix(issuers: list[Issuer]) -> None:
+    assert TokenVerifier(issuers, clock=lambda: NOW).verify(token()).user == "ana"
+
+
 BASE: dict[str, Any] = {
     "iss": ISS, "audience": AUDIENCE, "algorithms": ["RS256"], "tenants": ["acme"], "jwks_url": "https://id.example/jwks",
 }  # fmt: skip

@@ -50,6 +50,7 @@ class Remembered:
     def __init__(self, embedder: Embedder, libraries: Sequence[Library], cache: Path) -> None:
         self.fingerprint = embedder.fingerprint
         self.token_count = embedder.token_count
+        self.question_length = embedder.question_length
         self.covers = embedder.covers
         self._embedder = embedder
         stored = StoredVectors(embedder, cache)

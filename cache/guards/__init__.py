@@ -10,7 +10,7 @@ from cache.guards import contrast, polarity, relations, slots
 from cache.guards.verdict import Verdict, passed, veto
 from cache.guards.words import Language, Text, common_language, read
 
-RULES_REVISION = "guards-2"
+RULES_REVISION = "guards-3"
 
 __all__ = ["RULES_REVISION", "Language", "Text", "Verdict", "compare", "read"]
 

@@ -17,6 +17,7 @@ from cache.guards.words import Language, Text, stem
 
 NAME = "contrast"
 
+_ROMAN = frozenset("ivxlcdm")
 _GROUP: dict[str, frozenset[int]] = {}
 for _number, _line in enumerate(lexicon.SYNONYMS.strip().splitlines()):
     for _word in _line.split():
@@ -94,9 +95,11 @@ def misspelt(word: str, other: str) -> bool:
     """Whether the two are one edit apart (insert, delete, replace, swap of neighbours).
 
     Only for words of five letters and more with the same first and last letter, so that "Mary" and "Mark" or
-    "moral" and "amoral" stay apart.
+    "moral" and "amoral" stay apart, and for no Roman numerals.
     """
     if min(len(word), len(other)) < 5 or abs(len(word) - len(other)) > 1 or word == other:
+        return False
+    if _ROMAN.issuperset(word) and _ROMAN.issuperset(other):
         return False
     if word[0] != other[0] or word[-1] != other[-1]:
         return False

@@ -38,6 +38,8 @@ def _alternatives(words: Iterable[str]) -> str:
     return "|".join(regex.escape(word) for word in sorted(words, key=len, reverse=True))
 
 
+_PARTED = regex.compile(r"[1-9]\d{0,2}\.\d{3}")
+_UNSURE = Decimal("1e-9")
 _DIGITS = r"\d{1,3}(?:[,\u00a0\u202f]\d{3})+(?:\.\d+)?|\d+(?:[.,]\d+)?"
 _NUMBER_WORD = _alternatives([*NUMBER_WORDS, *MULTIPLIERS])
 _SPELLED = rf"(?:{_NUMBER_WORD})(?:[\s-]+(?:and\s+)?(?:{_NUMBER_WORD}))*"
@@ -177,11 +179,14 @@ def _number(match: regex.Match[str], prefix: str = "") -> Decimal | None:
 
 
 def _decimal(digits: str) -> Decimal | None:
-    """ "1,200.50" and "1200.5" are equal; a single comma before other than three digits is a decimal point."""
+    """ "1,200.50" and "1200.5" are equal; a single comma before other than three digits is a decimal point.
+
+    A point before three digits parts thousands in some countries: "1.200" equals itself alone.
+    """
     plain = regex.sub(r"[\u00a0\u202f]", "", digits)
     plain = regex.sub(r",(?=\d{3}(?:\D|$))", "", plain).replace(",", ".")
     try:
-        return Decimal(plain)
+        return Decimal(plain) + (_UNSURE if _PARTED.fullmatch(digits) else 0)
     except InvalidOperation:
         return None
 

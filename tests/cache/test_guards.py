@@ -56,6 +56,10 @@ REFUSED = [
     ("relations", "允许的温度是-5到10度吗?", "允许的温度是5到10度吗?"),
     ("slots", "What is the limit for 10⁶ requests?", "What is the limit for 106 requests?"),
     ("slots", "Is the limit 2½ hours?", "Is the limit 21/2 hours?"),
+    ("slots", "What happens to a claim of 1.200 EUR?", "What happens to a claim of 1200 EUR?"),
+    ("slots", "What happens to a claim of 1.000 EUR?", "What happens to a claim of 1 EUR?"),
+    ("contrast", "Who belongs to class D?", "Who belongs to class S?"),
+    ("contrast", "What does section xxvii say?", "What does section xxviii say?"),
     # contrast
     ("contrast", "How do I cook rice in a pressure cooker?", "How do I cook quinoa in a pressure cooker?"),
     ("contrast", "What is my account balance?", "What is my joint account balance?"),
@@ -78,6 +82,7 @@ REFUSED = [
 KEPT = [
     ("What happens to a claim of 1,200 EUR?", "What happens to a claim of 1200 euros?"),
     ("Can I return it after 14 days?", "Can I return it after two weeks?"),
+    ("What happens to a claim of 1.200 EUR?", "What happens to a claim of 1.200 euros?"),
     ("Is a dose of 1,000 mg safe?", "Is a dose of 1 g safe?"),
     ("Is the shop open on 3 May 2024?", "Is the shop open on 2024-05-03?"),
     ("Is the office open at 7pm?", "Is the office open at 19:00?"),

@@ -24,7 +24,7 @@ EN_FUNCTION: Final = _set("""
     mine yours one's is are was were be been being am do does did done doing have has had having can could will
     would shall should may might must to of in on at by for from with about into over under after before between
     through during against as than then and or but if when while where why how what which who whom whose there
-    here so such very too also just get gets got out up down off not no ll it's each both per upon within
+    here so such very too also just get gets got out up down off not no s t d ll it's each both per upon within
     myself yourself itself ourselves themselves want wants need needs let
 """)
 

@@ -7,7 +7,7 @@ abstain, which means a miss.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -74,7 +74,9 @@ def read(source: str) -> Text:
     cased = tuple(_WORD.findall(plain))
     words = tuple(part for word in cased for part in _spell_out(word.lower()))
     language = Language.UNKNOWN if _OTHER_SCRIPT.search(plain) else _language_of_latin(words)
-    return Text(plain, language, words, cased, _content(words), {word: stem(word) for word in words})
+    # Small, they are what is left of "it's", "don't" and "I'd"; large, they name a class, a size or an annex.
+    labels = {word.lower() for word in cased if word in ("S", "T", "D")}
+    return Text(plain, language, words, cased, _content(words, labels), {word: stem(word) for word in words})
 
 
 def common_language(question: Text, cached: Text) -> Language:
@@ -130,12 +132,14 @@ def _spell_out(word: str) -> tuple[str, ...]:
     return (word.removesuffix("'s").removesuffix("'"),)
 
 
-def _content(words: tuple[str, ...]) -> tuple[str, ...]:
+def _content(words: tuple[str, ...], labels: Set[str]) -> tuple[str, ...]:
     kept = list(words)
     for phrase in lexicon.EN_FILLER_PHRASES:
         if phrase[0] in kept:
             _remove_phrase(kept, phrase)
-    return tuple(word for word in kept if word not in lexicon.EN_FUNCTION and word not in lexicon.EN_FILLERS)
+    return tuple(
+        word for word in kept if word in labels or (word not in lexicon.EN_FUNCTION and word not in lexicon.EN_FILLERS)
+    )
 
 
 def _remove_phrase(words: list[str], phrase: tuple[str, ...]) -> None:

@@ -4,6 +4,7 @@ with the field's name; nothing is converted silently.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -23,6 +24,7 @@ MAX_HISTORY: Final = 50
 MAX_TURN: Final = 20_000
 MAX_FRAME: Final = 1_000_000
 """Bytes of a body without a document's text: small parts by the million would stop the event loop for seconds."""
+BODY_S: Final = 300.0
 _NUL: Final = "\x00"
 _FIELD: Final = re.compile(r"(?:unknown|required) field `(.*)`")
 
@@ -123,9 +125,12 @@ class StrictRequest(Request[Any, Any, Any]):
     """A request whose `data` parameter is decoded strictly, straight into the handler's struct."""
 
     async def body(self) -> bytes:
-        """Raises `ClientGone` where the client left before all of it had come."""
+        """Raises `ClientGone` where the client left before all of it had come, or was too slow."""
         try:
-            return await super().body()
+            async with asyncio.timeout(BODY_S):
+                return await super().body()
+        except TimeoutError:
+            raise ClientGone(f"the body was not complete after {BODY_S:g} s") from None
         except InternalServerException:
             raise ClientGone("the client closed the connection before the body was complete") from None
 

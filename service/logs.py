@@ -8,12 +8,17 @@ the parameters of the statement.
 from __future__ import annotations
 
 import logging
+import math
 import sys
+import time
 import traceback
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import structlog
 from structlog.typing import EventDict, WrappedLogger
+
+PAUSE_S: Final = 10.0
 
 
 def configure_logging(level: str = "INFO") -> None:
@@ -42,6 +47,23 @@ def configure_logging(level: str = "INFO") -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level)
+    logging.getLogger("asyncio").filters = [Seldom()]
+
+
+class Seldom(logging.Filter):
+    """Lets a message pass once in `PAUSE_S`: without free descriptors asyncio reports each of thousands of tries."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._last = ("", -math.inf)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message, now = str(record.msg).partition("\n")[0], self._clock()
+        if message == self._last[0] and now < self._last[1] + PAUSE_S:
+            return False
+        self._last = (message, now)
+        return True
 
 
 def without_messages(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

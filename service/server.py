@@ -17,6 +17,7 @@ import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.app import create_app
+from service.connection import Connection
 from service.control import Control
 from service.logs import configure_logging
 from service.settings import ServerSettings, Settings
@@ -89,6 +90,7 @@ def server_config(app: object, server: ServerSettings) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        http=Connection,
         ws="none",
         lifespan="on",
         timeout_graceful_shutdown=max(1, round(server.shutdown_s)),

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 import structlog
 
-from service.logs import configure_logging
+from service.logs import Seldom, configure_logging
 
 
 @contextmanager
@@ -50,3 +50,13 @@ def test_a_line_is_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
         structlog.get_logger("mine").info("request", status=200, tenant="acme")
     (line,) = capsys.readouterr().err.splitlines()
     assert json.loads(line)["tenant"] == "acme"
+
+
+def test_a_message_that_repeats_passes_seldom() -> None:
+    now = [0.0]
+    seldom = Seldom(lambda: now[0])
+    passed = []
+    for moment, message in ((0, "a\n1"), (1, "a\n2"), (2, "b"), (3, "b"), (4, "a\n3"), (13, "a\n4"), (15, "a\n5")):
+        now[0] = moment
+        passed.append(seldom.filter(logging.makeLogRecord({"msg": message})))
+    assert passed == [True, False, True, False, True, False, True]

@@ -39,6 +39,9 @@ _KEYS: Final = (
 )  # fmt: skip
 _KEY: Final = _KEYS.where(schema.api_keys.c.id == bindparam("key"))
 _TENANT_KEYS: Final = _KEYS.where(schema.api_keys.c.tenant_id == bindparam("tenant"))
+_WRAPPED: Final = select(schema.wrapped_keys.c.wrapped).where(
+    schema.wrapped_keys.c.tenant_id == bindparam("tenant"), schema.wrapped_keys.c.purpose == bindparam("use")
+)
 _STATUS: Final = select(schema.tenants.c.status).where(schema.tenants.c.id == bindparam("tenant"))
 
 
@@ -215,7 +218,9 @@ class Tenants:
         """The audit log of the principal's tenant, also of a suspended one."""
         with self._lock:
             handle = self._handles.get(principal.tenant_id)
-        return handle.audit if handle else self._audit_files(principal.tenant_id)
+        if handle is not None:
+            return handle.audit
+        return self._audit_files(principal.tenant_id, self._key(principal.tenant_id, "audit"))
 
     def system_audit(self) -> AuditFiles:
         """The log of what belongs to no tenant: failed authentications, tenants created and deleted."""
@@ -295,19 +300,17 @@ class Tenants:
             if found is None:
                 keys = TenantKeys(self._key(tenant_id, "data"), self._key(tenant_id, "audit"))
                 path = self.data_dir / "tenants" / tenant_id
-                audit = self._audit_files(tenant_id)
+                audit = self._audit_files(tenant_id, keys.audit)
                 found = TenantHandle(tenant_id, name, path, keys, audit, self._pools, _SEAL)
                 self._handles[tenant_id] = found
             return found
 
-    def _audit_files(self, tenant_id: str) -> AuditFiles:
-        key = self._key(tenant_id, "audit")
+    def _audit_files(self, tenant_id: str, key: bytes) -> AuditFiles:
         return AuditFiles(tenant_id, self.data_dir / "audit" / tenant_id, key, self._pools, _SEAL)
 
     def _key(self, tenant_id: str, purpose: str) -> bytes:
-        mine = (schema.wrapped_keys.c.tenant_id == tenant_id) & (schema.wrapped_keys.c.purpose == purpose)
         with self._control.reading() as connection:
-            wrapped = connection.execute(select(schema.wrapped_keys.c.wrapped).where(mine)).scalar_one_or_none()
+            wrapped = connection.execute(_WRAPPED, {"tenant": tenant_id, "use": purpose}).scalar_one_or_none()
         if wrapped is None:
             raise NotFound("the tenant does not exist any more", item=tenant_id)
         return self._master.unwrap(tenant_id, purpose, wrapped)

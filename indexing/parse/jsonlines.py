@@ -28,7 +28,6 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_jsonl(source: Source, limits: ParseLimits) -> list[ParseResult]:
     """Children named "#<id>", or "#<line number>" where a line has no id."""
-    del limits
     decoded = decode(source.data, source.charset)
     warnings = () if decoded.certain else (UNCERTAIN_ENCODING,)
     results: list[ParseResult] = []
@@ -37,6 +36,8 @@ def read_jsonl(source: Source, limits: ParseLimits) -> list[ParseResult]:
     for number, line in enumerate(io.StringIO(decoded.text, newline="\n"), 1):
         if not line.strip():
             continue
+        if len(results) == limits.max_children:
+            raise ParseFailure("too_large", f"holds more than {limits.max_children} lines", remedy="split the file")
         result = _child(line, number, warnings)
         earlier = first_use.setdefault(result.suffix, number)
         if earlier != number:

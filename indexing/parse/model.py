@@ -43,14 +43,16 @@ class ParseLimits:
     """Bounds on one file, so that no input exhausts the machine.
 
     `max_bytes` bounds the file, `max_expanded_bytes` what an archive-based format unpacks to,
-    `max_xml_bytes` one XML part of it, `max_characters` the text. `seconds` bounds the formats whose
-    parsing time does not follow from their size; it is checked between pages.
+    `max_xml_bytes` one XML part of it, `max_characters` the text, `max_children` the lines of a file that are
+    documents of their own, each of which takes some 5 KB of memory. `seconds` bounds the formats whose parsing time
+    does not follow from their size; it is checked between pages.
     """
 
     max_bytes: int = 64 * 2**20
     max_expanded_bytes: int = 256 * 2**20
     max_xml_bytes: int = 32 * 2**20
     max_characters: int = 32 * 2**20
+    max_children: int = 100_000
     seconds: float = 120.0
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from indexing.parse import Parsed, ParseFailure, ParseResult, parse
+from indexing.parse import Parsed, ParseFailure, ParseLimits, ParseResult, parse
 
 
 def csv(text: str, name: str = "a.csv") -> Parsed:
@@ -116,3 +116,11 @@ def test_a_reason_does_not_quote_the_text() -> None:
     (failed,) = lines({"text": ["confidential"], "allow": ["tenant"]})
     assert isinstance(failed, ParseFailure)
     assert "confidential" not in str(failed)
+
+
+def test_lines_beyond_the_limit_are_refused_before_they_take_memory() -> None:
+    lines = b'{"text": "a"}\n' * 11
+    with pytest.raises(ParseFailure) as caught:
+        parse("a.jsonl", lines, limits=ParseLimits(max_children=10))
+    assert caught.value.status == "too_large"
+    assert len(parse("a.jsonl", lines, limits=ParseLimits(max_children=11))) == 11

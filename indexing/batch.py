@@ -17,7 +17,7 @@ from typing import Final
 
 from indexing.acl_rules import Decision
 from indexing.documents import stored_under
-from indexing.ingest import Draft, Pipeline, Prepared, Removal, Source, Writable, embed, prepare, write
+from indexing.ingest import Draft, Pipeline, Prepared, Removal, Source, Writable, embed, prepare, relist, write
 from indexing.origin import Origin
 from indexing.outcome import Outcome, failed
 from indexing.parse import ParseFailure, ParseLimits
@@ -106,7 +106,19 @@ class _Run:
         try:
             return self._claimed(prepare(self._tenant, self._pipeline, self._source(entry)))
         except InvalidInput as error:
-            return [failed(entry.name, error)]
+            return [failed(entry.name, error), *self._relisted(entry)]
+
+    def _relisted(self, entry: Found) -> list[Prepared]:
+        """The rules hold for a document that is there, also where its file cannot be read now."""
+        try:
+            decision = self._decide(entry.lies)
+        except InvalidInput:
+            return []
+        if decision is None or entry.name in self._names:
+            return []
+        relisted = relist(self._tenant, entry.name, decision.access)
+        self._names.update(item.name for item in relisted)
+        return list(relisted)
 
     def _gone(self) -> Iterator[Prepared]:
         """Documents of the folders that were read as a whole, whose file was not there."""

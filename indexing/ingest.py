@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
@@ -167,6 +168,15 @@ def prepare(tenant: TenantHandle, pipeline: Pipeline, source: Source) -> list[Pr
         kept = {item.document if isinstance(item, Outcome) else item.name for item in prepared}
         prepared += [Removal(gone, stored) for gone, stored in family.items() if gone not in kept]
     return prepared
+
+
+def relist(tenant: TenantHandle, name: str, access: AccessList) -> list[Relist]:
+    """A new access list for a document whose new content cannot be read: what is forbidden now must not wait for it."""
+    with tenant.reading() as view:
+        stored = documents.find_stored(view, unicodedata.normalize("NFC", name))
+    if stored is None or stored.access == access:
+        return []
+    return [Relist(name, stored, stored.origin, Wanted(access.allow, access.deny))]
 
 
 def embed(pipeline: Pipeline, prepared: Sequence[Prepared]) -> list[Writable]:

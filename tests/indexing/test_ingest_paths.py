@@ -163,6 +163,19 @@ def test_a_failing_file_is_reported_and_the_rest_goes_on(acme: Company, folder: 
     assert all(outcome.reason and outcome.remedy for outcome in outcomes[:2])
 
 
+@pytest.mark.parametrize("broken", [b"", b"\x00\x01\x02" * 100])
+def test_new_rules_hold_for_a_document_whose_file_cannot_be_read_now(
+    acme: Company, folder: Path, broken: bytes
+) -> None:
+    run(acme, folder)
+    (folder / "a.txt").write_bytes(broken)
+    nobody = Decision(AccessList.of(["user:ana"]), by="test")
+    found = run(acme, folder, decide=lambda name: nobody if name == "a.txt" else everybody(name))
+    assert found[:2] == [("a.txt", "failed"), ("a.txt", "acl_updated")]
+    assert documents.show_document(acme.handle, "a.txt").access == nobody.access
+    assert run(acme, folder, decide=lambda _: None)[:2] == [("a.txt", "failed"), ("b.txt", "unchanged")]
+
+
 def test_prune_removes_what_is_gone_from_that_folder_alone(acme: Company, folder: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()

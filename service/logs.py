@@ -47,6 +47,8 @@ def configure_logging(level: str = "INFO") -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level)
+    # It writes a line for every request to the generator, with the generator's address.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     logging.getLogger("asyncio").filters = [Seldom()]
 
 

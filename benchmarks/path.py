@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, aclosing, closing, contextmanager
 from itertools import islice
 from pathlib import Path
@@ -146,7 +146,6 @@ def overhead(bench: Bench, address: tuple[str, int], questions: Sequence[str]) -
         "search": searched,
         "retrieve": bench.retrieve,
         "http": over_http,
-        "fsync": lambda _: fsync(bench.folder),
     }
     times: dict[str, list[float]] = {name: [] for name in works}
     for turn, text in enumerate([*questions[:10], *questions]):
@@ -211,7 +210,6 @@ def hits(bench: Bench, text: str, rounds: int) -> dict[str, Any]:
                     bench.flush()
         rest = [all_of_it - wait for all_of_it, wait in zip(whole, waits, strict=True)]
         found[kind] = {"whole": milliseconds(whole), "intent": milliseconds(waits), "rest": milliseconds(rest)}
-    found["fsync"] = milliseconds([timed(lambda: fsync(bench.folder)) for _ in range(50)])
     return found
 
 
@@ -234,7 +232,7 @@ def _timing_intents() -> Iterator[list[float]]:
         Trail.intent = original  # type: ignore[method-assign]
 
 
-def statements(bench: Bench, text: str) -> dict[str, dict[str, int]]:
+def statements(bench: Bench, text: str) -> dict[str, Any]:
     """SQL statements and transactions of one question, all files together, outcome included."""
     counts: Counter[str] = Counter()
 
@@ -246,7 +244,7 @@ def statements(bench: Bench, text: str) -> dict[str, dict[str, int]]:
         "answer": lambda: bench.answer(text, "bypass"),
         "hit": lambda: bench.hit(text),
     }
-    found = {}
+    found: dict[str, Any] = {}
     event.listen(database._engine, "before_cursor_execute", count)
     for name, work in works.items():
         counts.clear()
@@ -266,8 +264,11 @@ def cached_question(bench: Bench, questions: Sequence[str]) -> str:
     raise SystemExit("no answer was kept")
 
 
-def show(title: str, found: Mapping[str, Any]) -> None:
-    print(f"{title} (load {os.getloadavg()[0]:.1f})")
+def show(title: str, found: dict[str, Any], folder: Path) -> None:
+    """Print figures beside the load and the time of an fsync at that moment, which they keep."""
+    found["load"] = round(os.getloadavg()[0], 1)
+    found["fsync"] = milliseconds([timed(lambda: fsync(folder)) for _ in range(50)])
+    print(title)
     for name, value in found.items():
         print(f"  {name:26} {json.dumps(value)}")
     sys.stdout.flush()
@@ -288,30 +289,31 @@ def main() -> None:
     arguments = parser.parse_args()
     quick: bool = arguments.quick
     count = arguments.tenants or (30 if quick else 1_000)
-    passages, questions = passages_of(arguments.data, 0 if quick else 800)
+    passages, questions = passages_of(arguments.data, 0 if quick else 300)
     result: dict[str, Any] = {"processors": os.cpu_count(), "load": round(os.getloadavg()[0], 1)}
     with ExitStack() as stack:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="strongroom-path-")))
         bench = stack.enter_context(closing(Bench(root / "disk", passages[: 40 if quick else None])))
         text = cached_question(bench, questions)
         result["statements"] = statements(bench, text)
+        show("statements", result["statements"], bench.folder)
         result["hits_on_disk"] = hits(bench, text, 50 if quick else 400)
+        show("hits_on_disk", result["hits_on_disk"], bench.folder)
         if SHARED_MEMORY.is_dir():
             memory = stack.enter_context(tempfile.TemporaryDirectory(prefix="strongroom-path-", dir=SHARED_MEMORY))
             other = stack.enter_context(closing(Bench(Path(memory) / "memory", passages[:40])))
             result["hits_in_memory"] = hits(other, cached_question(other, questions), 50 if quick else 400)
-        for name in ("statements", "hits_on_disk", "hits_in_memory"):
-            show(name, result.get(name, {}))
+            show("hits_in_memory", result["hits_in_memory"], other.folder)
         with serving(environment(bench.folder), root / "server.log") as address:
             asked = questions[10 : 30 if quick else 160]
             result["overhead"] = overhead(bench, address, asked)
-            show("overhead", result["overhead"])
+            show("overhead", result["overhead"], bench.folder)
             result["throughput"] = throughput(bench, address, asked, 1.0 if quick else 5.0)
-            show("throughput", result["throughput"])
+            show("throughput", result["throughput"], bench.folder)
         (root / "many").mkdir()
         written = many_tenants.build(root / "many", passages, count)
         result["tenants"] = {"write_ms": round(written, 1), **many_tenants.measured(root / "many")}
-        show("tenants", result["tenants"])
+        show("tenants", result["tenants"], bench.folder)
     print(json.dumps(result))
 
 

@@ -152,8 +152,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="strongroom-ingest-") as name:
         folder = Path(name)
         sets = [
-            texts(arguments.data, "scifact", folder, 20 if arguments.quick else 300),
-            policies(arguments.data, folder, 2 if arguments.quick else 20),
+            texts(arguments.data, "scifact", folder, 20 if arguments.quick else 240),
+            policies(arguments.data, folder, 2 if arguments.quick else 12),
         ]
         with closing(Bench(folder, embedder)) as bench:
             for files in sets:

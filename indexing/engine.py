@@ -66,6 +66,13 @@ class Engine(Protocol):
         """Remove points; ids that are not there are no error."""
         ...
 
+    def prune(self, physical: str, document_ids: Sequence[int], keep: Sequence[int]) -> None:
+        """Remove the points of `document_ids` other than the chunks in `keep`: what older versions left behind.
+
+        By the document id that each point carries, since the ids of chunks that are gone are known to nobody.
+        """
+        ...
+
     def nearest(
         self,
         physical: str,

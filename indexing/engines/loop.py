@@ -87,6 +87,6 @@ class EngineLoop:
         )
 
 
-async def _within(work: Callable[[], Awaitable[T]], timeout: float) -> T:
-    async with asyncio.timeout(timeout):
+async def _within(work: Callable[[], Awaitable[T]], seconds: float) -> T:
+    async with asyncio.timeout(seconds):
         return await work()

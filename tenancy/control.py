@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Executable, bindparam, delete, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.engine import Connection
 
-from tenancy import directory, schema
-from tenancy.apikeys import MintedKey, hash_secret, mint
+from tenancy import credentials, directory, schema
+from tenancy.apikeys import MintedKey
+from tenancy.credentials import KeyRecord, NewKey
 from tenancy.database import ConnectionPools, Database
 from tenancy.deletion import artefacts, sign, signing_key
 from tenancy.errors import AlreadyExists, InvalidInput, NotFound, TenantSuspended
@@ -28,17 +29,6 @@ from tenancy.tenant import _SEAL, AuditFiles, TenantHandle
 SYSTEM: Final = "system"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 # Made once: for a few rows, making a statement takes longer than running it.
-_KEYS: Final = (
-    select(
-        schema.api_keys, schema.tenants.c.name,
-        schema.api_key_secrets.c.hash, schema.api_key_secrets.c.created, schema.api_key_secrets.c.expires,
-    )
-    .join(schema.tenants, schema.tenants.c.id == schema.api_keys.c.tenant_id)
-    .join(schema.api_key_secrets, schema.api_key_secrets.c.key_id == schema.api_keys.c.id)
-    .order_by(schema.api_keys.c.created, schema.api_keys.c.id)
-)  # fmt: skip
-_KEY: Final = _KEYS.where(schema.api_keys.c.id == bindparam("key"))
-_TENANT_KEYS: Final = _KEYS.where(schema.api_keys.c.tenant_id == bindparam("tenant"))
 _WRAPPED: Final = select(schema.wrapped_keys.c.wrapped).where(
     schema.wrapped_keys.c.tenant_id == bindparam("tenant"), schema.wrapped_keys.c.purpose == bindparam("use")
 )
@@ -54,27 +44,6 @@ class TenantRecord:
     status: str
     created: float
     contract: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class SecretRecord:
-    hash: bytes
-    created: float
-    expires: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class KeyRecord:
-    id: str
-    tenant_id: str
-    tenant: str
-    user_id: str
-    user: str
-    roles: tuple[str, ...]
-    created: float
-    expires: float | None
-    revoked: float | None
-    secrets: tuple[SecretRecord, ...]
 
 
 class Tenants:
@@ -242,39 +211,29 @@ class Tenants:
             user_id = directory.ensure_user(view, user, self._clock())
             for group in groups:
                 directory.add_members(view, group, [f"user:{user}"], self._clock())
-        minted = mint(self._environment)
-        now = self._clock()
         with self._control.writing() as connection:
-            connection.execute(
-                insert(schema.api_keys).values(
-                    id=minted.key_id,
-                    tenant_id=record.id,
-                    user_id=user_id,
-                    user=user,
-                    roles=sorted(set(roles)),
-                    created=now,
-                    expires=expires,
-                )
+            return credentials.add(
+                connection,
+                self.key_hash_key,
+                self._environment,
+                NewKey(record.id, user_id, user, frozenset(roles), self._clock(), expires),
             )
-            self._add_secret(connection, minted, now)
-        return minted
 
     def find_key(self, key_id: str) -> KeyRecord | None:
         """One key with its live secrets, or None; read afresh, so that a revocation holds at the next request."""
-        found = self._keys(_KEY, {"key": key_id})
-        return found[0] if found else None
+        with self._control.reading() as connection:
+            return credentials.find(connection, key_id)
 
     def list_keys(self, tenant: str) -> Sequence[KeyRecord]:
-        return self._keys(_TENANT_KEYS, {"tenant": self.show(tenant).id})
+        record = self.show(tenant)
+        with self._control.reading() as connection:
+            return credentials.of_tenant(connection, record.id)
 
     def revoke_key(self, tenant: str, key_id: str) -> None:
         """Revoke a key of `tenant` for good. Raises `NotFound`, also for another tenant's key."""
         record = self.show(tenant)
-        mine = (schema.api_keys.c.id == key_id) & (schema.api_keys.c.tenant_id == record.id)
         with self._control.writing() as connection:
-            changed = connection.execute(update(schema.api_keys).where(mine).values(revoked=self._clock()))
-        if changed.rowcount == 0:
-            raise NotFound("no such key in this tenant", item=key_id)
+            credentials.revoke(connection, record.id, key_id, self._clock())
 
     # Users, for authentication
 
@@ -318,23 +277,6 @@ class Tenants:
     def _store_key(self, connection: Connection, tenant_id: str, purpose: str) -> None:
         wrapped = self._master.wrap(tenant_id, purpose, secrets.token_bytes(KEY_BYTES))
         connection.execute(insert(schema.wrapped_keys).values(tenant_id=tenant_id, purpose=purpose, wrapped=wrapped))
-
-    def _add_secret(self, connection: Connection, minted: MintedKey, now: float) -> None:
-        hashed = hash_secret(self.key_hash_key, minted.key_id, minted.secret)
-        connection.execute(insert(schema.api_key_secrets).values(key_id=minted.key_id, hash=hashed, created=now))
-
-    def _keys(self, query: Executable, parameters: Mapping[str, str]) -> list[KeyRecord]:
-        with self._control.reading() as connection:
-            rows = connection.execute(query, parameters).all()
-        found: dict[str, KeyRecord] = {}
-        for row in rows:
-            key_id, tenant_id, user_id, user, roles, created, expires, revoked, tenant, hashed, made, until = row
-            earlier = found[key_id].secrets if key_id in found else ()
-            found[key_id] = KeyRecord(
-                key_id, tenant_id, tenant, user_id, user, tuple(roles), created, expires, revoked,
-                (*earlier, SecretRecord(hashed, made, until)),
-            )  # fmt: skip
-        return list(found.values())
 
 
 def _find(connection: Connection, name: str) -> TenantRecord | None:

@@ -15,9 +15,11 @@ from sqlalchemy.engine import Connection
 from tenancy import schema
 from tenancy.database import ConnectionPools, Database, Migration
 from tenancy.keys import TenantKeys, derive
+from tenancy.locks import file_lock
 
 _SEAL: Final = object()
 CHANGES_KEPT = 10_000
+EXCLUSIVE_S: Final = 60.0
 _EPOCHS: Final = select(schema.epochs.c.acl, schema.epochs.c.corpus, schema.epochs.c.kv, schema.epochs.c.changes)
 _MOVE_EPOCHS: Final = update(schema.epochs)
 DATA_FILE = "tenant.sqlite"
@@ -177,6 +179,16 @@ class TenantHandle:
     def erase_traces(self) -> None:
         """Empty the write-ahead log after deletions, so that removed text is gone from the disk."""
         self._data.truncate_wal()
+    @contextmanager
+    def exclusive(self, name: str, timeout_s: float = EXCLUSIVE_S) -> Iterator[None]:
+        """One holder of `name` in this tenant at a time, across threads and processes; released however it ends.
+
+        Raises `Unavailable` after `timeout_s` seconds, `NotFound` for a deleted tenant. Take it before a write
+        transaction, never inside of one.
+        """
+        with file_lock(self.directory / f"{name}.lock", timeout_s):
+            yield
+
 
 
 def _first_epochs(connection: Connection) -> None:

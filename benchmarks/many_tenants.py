@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ import numpy as np
 
 from benchmarks.serving import milliseconds
 from indexing import documents
+from indexing.catalogue import EMBEDDED
 from indexing.chunk import Chunk
-from indexing.collections.faiss import FaissCollections
+from indexing.collections.open import OpenCollections
 from indexing.documents import Content
 from indexing.embed import EmbeddingSettings, load_embedder
 from indexing.ingest import Pipeline
@@ -79,7 +81,7 @@ def measure(folder: Path) -> dict[str, Any]:
     vector = embedder.encode_query(QUESTION)
     tenants = Tenants(folder / "data", MASTER)
     authenticator = Authenticator(tenants)
-    collections = FaissCollections(embedder.fingerprint, 8 << 30)
+    collections = OpenCollections(embedder.fingerprint, 8 << 30)
     keys: dict[str, str] = json.loads((folder / "keys.json").read_text())
     principals = [authenticator.authenticate(key, "192.0.2.1") for key in keys.values()]
     times: dict[str, list[float]] = {"cold_open": [], "first_search": [], "warm_open": []}
@@ -120,9 +122,10 @@ def measure(folder: Path) -> dict[str, Any]:
 def _fill(tenant: TenantHandle, contents: Sequence[Content]) -> None:
     embedder = load_embedder(EmbeddingSettings(model=MODEL))
     with tenant.writing() as view:
-        claim_model(view, embedder.fingerprint)
+        model_id = claim_model(view, embedder.spec, embedder.fingerprint, EMBEDDED, time.time()).model.id
         claim_pipeline(view, Pipeline(embedder).revision)
         for number, content in enumerate(contents):
+            content = replace(content, model_id=model_id)
             documents.add(view, f"document-{number}", content, API, AccessList.of(["tenant"]), time.time())
 
 
@@ -144,6 +147,7 @@ def _contents(passages: Sequence[str]) -> list[Content]:
                 chunks=[Chunk(ordinal, 0, len(text), text) for ordinal, text in enumerate(texts)],
                 terms=[pack(term_postings(text)) for text in texts],
                 vectors=vectors[start : start + each],
+                model_id=0,
             )
         )
     return contents

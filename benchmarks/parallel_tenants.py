@@ -48,6 +48,7 @@ class Remembered:
     """An embedder that knows the vectors of all texts beforehand; what it does not know it computes."""
 
     def __init__(self, embedder: Embedder, libraries: Sequence[Library], cache: Path) -> None:
+        self.spec = embedder.spec
         self.fingerprint = embedder.fingerprint
         self.token_count = embedder.token_count
         self.question_length = embedder.question_length

@@ -125,7 +125,7 @@ class Bench:
 def overhead(bench: Bench, address: tuple[str, int], questions: Sequence[str]) -> dict[str, Any]:
     """Times of the works below, which take turns question by question."""
     with bench.tenant.reading() as view:
-        rows = view.execute(select(schema.chunks.c.vector)).scalars().all()
+        rows = view.execute(select(schema.vectors.c.vector)).scalars().all()
     vectors = np.stack([np.frombuffer(row, "<f4") for row in rows])
     flat = faiss.IndexFlatIP(vectors.shape[1])
     flat.add(vectors)

@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.retrieval_sets import SETS, RetrievalSet, StoredVectors, ndcg, read_set
 from indexing.chunk import Chunking
-from indexing.collections.faiss import FaissCollections
+from indexing.collections.open import OpenCollections
 from indexing.embed import DEFAULT_MODEL, EmbeddingSettings, load_embedder
 from indexing.ingest import Pipeline, Prepared, Source, embed, prepare, write
 from indexing.parse import ParseFailure
@@ -92,7 +92,7 @@ def run_set(tenants: Tenants, pipeline: Pipeline, vectors: StoredVectors, data: 
     principal = authenticator.authenticate(key.text, "127.0.0.1")
     tenant = tenants.open(principal)
     empty = ingest_all(tenant, pipeline, dict(data.documents))
-    collections = FaissCollections(vectors.fingerprint, 2**31)
+    collections = OpenCollections(vectors.fingerprint, 2**31)
     measured = measure(tenant, principal, open_scope(principal, tenant, collections), vectors, data)
     return {"documents": len(data.documents), "without_text": empty, "questions": len(data.questions)} | measured
 

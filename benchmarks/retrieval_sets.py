@@ -55,6 +55,7 @@ class StoredVectors:
 
     def __init__(self, embedder: Embedder, folder: Path) -> None:
         self._embedder = embedder
+        self.spec = embedder.spec
         self.fingerprint = embedder.fingerprint
         self.covers = embedder.covers
         self.token_count = embedder.token_count

@@ -14,7 +14,7 @@ from indexing.chunk import Chunk
 from indexing.origin import Origin
 from tenancy.acl import AccessList, get_access_list, set_access_list, write_access_list
 from tenancy.errors import InvalidInput, NotFound
-from tenancy.schema import chunks, documents, versions
+from tenancy.schema import chunks, documents, vectors, versions
 from tenancy.tenant import ReadView, TenantHandle, WriteView
 
 MAX_LISTED: Final = 1000
@@ -41,6 +41,8 @@ _UNDER = _STORED.where(
 )
 _ADD = insert(documents).returning(documents.c.id)
 _ADD_CHUNKS = insert(chunks)
+_CHUNK_IDS = select(chunks.c.id).where(chunks.c.document_id == bindparam("id")).order_by(chunks.c.ordinal)
+_ADD_VECTORS = insert(vectors)
 _ADD_VERSION = insert(versions)
 _NEWEST_VERSION = select(func.max(versions.c.ordinal)).where(versions.c.document_id == bindparam("id"))
 
@@ -84,7 +86,8 @@ class Stored:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Content:
-    """A version of a document, ready to be written: `vectors` (chunks, dimension), `terms` packed, one a chunk."""
+    """A version of a document, ready to be written: `terms` packed, one a chunk; `vectors` (chunks, dimension) of the
+    model `model_id` on record."""
 
     version: str
     title: str
@@ -94,6 +97,7 @@ class Content:
     chunks: Sequence[Chunk]
     terms: Sequence[bytes]
     vectors: npt.NDArray[np.float32]
+    model_id: int
 
 
 def list_documents(tenant: TenantHandle, *, after: str = "", limit: int = 100) -> list[DocumentRecord]:
@@ -224,7 +228,6 @@ def _columns(content: Content, origin: Origin, now: float) -> dict[str, Any]:
 
 def _write_chunks(view: WriteView, document_id: int, name: str, content: Content, ordinal: int, now: float) -> None:
     """The chunks, and the record of this version, the document's `ordinal`-th."""
-    rows = zip(content.chunks, content.vectors.astype("<f4", copy=False), content.terms, strict=True)
     view.execute(
         _ADD_CHUNKS,
         [
@@ -235,11 +238,17 @@ def _write_chunks(view: WriteView, document_id: int, name: str, content: Content
                 "end": chunk.end,
                 "heading": chunk.heading,
                 "text": chunk.text,
-                "vector": vector.tobytes(),
                 "terms": terms,
             }
-            for chunk, vector, terms in rows
+            for chunk, terms in zip(content.chunks, content.terms, strict=True)
         ],
+    )
+    rows = zip(
+        view.execute(_CHUNK_IDS, {"id": document_id}).scalars().all(), content.vectors.astype("<f4"), strict=True
+    )
+    view.execute(
+        _ADD_VECTORS,
+        [{"chunk_id": chunk_id, "model_id": content.model_id, "vector": vector.tobytes()} for chunk_id, vector in rows],
     )
     view.execute(
         _ADD_VERSION,

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexing import documents
+from indexing.catalogue import EMBEDDED
 from indexing.chunk import CHUNKER_REVISION, Chunk, Chunking, chunk
 from indexing.documents import Content, Stored
 from indexing.embed import Embedder
@@ -35,10 +36,11 @@ from tenancy.tenant import TenantHandle, WriteView
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """What turns documents into rows, the same for every tenant."""
+    """What turns documents into rows. `engine` names where a tenant's first collection is made."""
 
     embedder: Embedder
     chunking: Chunking = field(default_factory=Chunking)
+    engine: str = EMBEDDED
     clock: Callable[[], float] = time.time
 
     @property
@@ -206,9 +208,10 @@ def write(tenant: TenantHandle, pipeline: Pipeline, writables: Sequence[Writable
     if all(isinstance(item, Outcome) for item in writables):
         return [item for item in writables if isinstance(item, Outcome)]
     with tenant.writing() as view:
-        claim_model(view, pipeline.embedder.fingerprint)
+        embedder, now = pipeline.embedder, pipeline.clock()
+        model_id = claim_model(view, embedder.spec, embedder.fingerprint, pipeline.engine, now).model.id
         claim_pipeline(view, pipeline.revision)
-        outcomes = [_write(view, item, pipeline.clock()) for item in writables]
+        outcomes = [_write(view, item, model_id, now) for item in writables]
     if any(outcome.status is Status.REMOVED for outcome in outcomes):
         tenant.erase_traces()
     return outcomes
@@ -280,7 +283,7 @@ def _relist(name: str, stored: Stored, origin: Origin, wanted: Wanted) -> Relist
     return Relist(name, stored, origin, wanted)
 
 
-def _write(view: WriteView, item: Writable, now: float) -> Outcome:
+def _write(view: WriteView, item: Writable, model_id: int, now: float) -> Outcome:
     if isinstance(item, Outcome):
         return item
     name, before = (item.draft.name, item.draft.before) if isinstance(item, Embedded) else (item.name, item.stored)
@@ -291,7 +294,7 @@ def _write(view: WriteView, item: Writable, now: float) -> Outcome:
             return failed(name, Conflict(reason, item=name, remedy="ingest it again"))
         item = Relist(name, present, item.draft.origin, item.draft.wanted)
     if isinstance(item, Embedded):
-        return _write_content(view, item, present, now)
+        return _write_content(view, item, present, model_id, now)
     if isinstance(item, Removal):
         documents.remove(view, item.stored.id, now)
         return Outcome(name, Status.REMOVED)
@@ -306,7 +309,7 @@ def _write_access(view: WriteView, item: Relist, now: float) -> Outcome:
     return Outcome(item.name, Status.ACL_UPDATED if changed else Status.UNCHANGED)
 
 
-def _write_content(view: WriteView, item: Embedded, present: Stored | None, now: float) -> Outcome:
+def _write_content(view: WriteView, item: Embedded, present: Stored | None, model_id: int, now: float) -> Outcome:
     draft, parsed = item.draft, item.draft.parsed
     content = Content(
         version=draft.version,
@@ -317,6 +320,7 @@ def _write_content(view: WriteView, item: Embedded, present: Stored | None, now:
         chunks=draft.chunks,
         terms=draft.terms,
         vectors=item.vectors,
+        model_id=model_id,
     )
     if present is None:
         documents.add(view, draft.name, content, draft.origin, draft.wanted.over(AccessList()), now)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection as Collected
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-from sqlalchemy import ColumnElement, select, true
+from sqlalchemy import ColumnElement, Row, select, true
 
 from indexing.access import Entry, SegmentAccess
-from indexing.segment import Segment
+from indexing.catalogue import EMBEDDED, Collection
+from indexing.segment import Segment, Vectors
 from indexing.snapshot import Part, Snapshot
 from indexing.terms import unpack
 from tenancy.errors import Corrupt, StaleDomain
-from tenancy.schema import acl, changes, chunks
+from tenancy.schema import acl, changes, chunks, vectors
 from tenancy.tenant import ReadView
 
 MERGE_FACTOR: Final = 4
@@ -26,10 +28,11 @@ DELETED_SHARE: Final = 0.25
 _IDS_A_STATEMENT: Final = 10_000
 
 
-def load(view: ReadView, dimension: int) -> Snapshot:
-    """The whole collection as `view` sees it, with vectors of `dimension`. Raises `Corrupt`."""
-    part = _load_part(view, dimension, None)
-    return Snapshot.of(view.tenant.tenant_id, view.epochs, dimension, [part] if part.segment.rows else [])
+def load(view: ReadView, collection: Collection | None, dimension: int) -> Snapshot:
+    """The whole of `collection` as `view` sees it, with vectors of `dimension`. Raises `Corrupt`."""
+    part = _load_part(view, collection, dimension, None)
+    parts = [part] if part.segment.rows else []
+    return Snapshot.of(view.tenant.tenant_id, view.epochs, collection, dimension, parts)
 
 
 def advance(snapshot: Snapshot, view: ReadView) -> Snapshot:
@@ -45,10 +48,11 @@ def advance(snapshot: Snapshot, view: ReadView) -> Snapshot:
         raise StaleDomain("the view is older than the collection", item=snapshot.tenant_id)
     changed = _changed_since(view, before.changes)
     if changed is None:
-        return load(view, snapshot.dimension)
+        return load(view, snapshot.collection, snapshot.dimension)
     if not changed:
         return snapshot.stamped(after)
-    return Snapshot.of(snapshot.tenant_id, after, snapshot.dimension, compact(_apply(snapshot, view, changed)))
+    parts = compact(_apply(snapshot, view, changed))
+    return Snapshot.of(snapshot.tenant_id, after, snapshot.collection, snapshot.dimension, parts)
 
 
 def compact(parts: Sequence[Part]) -> list[Part]:
@@ -87,33 +91,26 @@ def _apply(snapshot: Snapshot, view: ReadView, changed: set[int]) -> list[Part]:
             else:
                 gone.append(slot)
         parts.append(Part(part.segment, part.access.with_lists(relisted).without(gone)) if relisted or gone else part)
-    return [*parts, _load_part(view, snapshot.dimension, unknown)] if unknown else parts
+    return [*parts, _load_part(view, snapshot.collection, snapshot.dimension, unknown)] if unknown else parts
 
 
-def _load_part(view: ReadView, dimension: int, documents: Collection[int] | None) -> Part:
-    """One segment of the chunks of `documents`, or of all."""
+def _load_part(view: ReadView, collection: Collection | None, dimension: int, documents: Collected[int] | None) -> Part:
+    """One segment of the chunks of `documents`, or of all; without vectors where a server engine holds them."""
+    embedded = collection is None or collection.engine == EMBEDDED
+    columns = [chunks.c.document_id, chunks.c.id, chunks.c.terms]
+    query = select(*columns)
+    if embedded:
+        ours = (vectors.c.chunk_id == chunks.c.id) & (vectors.c.model_id == (collection.model.id if collection else 0))
+        query = select(*columns, vectors.c.vector).outerjoin(vectors, ours)
     rows = [
         row
         for condition in _conditions(chunks.c.document_id, documents)
-        for row in view.execute(
-            select(chunks.c.document_id, chunks.c.id, chunks.c.vector, chunks.c.terms)
-            .where(condition)
-            .order_by(chunks.c.document_id, chunks.c.ordinal)
-        ).all()
+        for row in view.execute(query.where(condition).order_by(chunks.c.document_id, chunks.c.ordinal)).all()
     ]
-    for row in rows:
-        if len(row.vector) != 4 * dimension:
-            raise Corrupt(
-                f"a stored vector has {len(row.vector)} bytes, not {4 * dimension}",
-                item=f"chunk {row.id}",
-                remedy="ingest the document again",
-            )
-    vectors = np.frombuffer(b"".join(row.vector for row in rows), dtype="<f4").reshape(len(rows), dimension)
-    if not np.isfinite(vectors).all():
-        raise Corrupt("a stored vector is not finite", item=view.tenant.tenant_id, remedy="ingest the documents again")
     owners = np.array([row.document_id for row in rows], dtype=np.int64)
     chunk_ids = np.array([row.id for row in rows], dtype=np.int64)
-    segment = Segment.of(vectors.astype(np.float32), chunk_ids, owners, [unpack(row.terms) for row in rows])
+    found = _vectors(view, rows, dimension) if embedded else None
+    segment = Segment.of(found, chunk_ids, owners, [unpack(row.terms) for row in rows])
     lists = _access_lists(view, documents)
     entries = (
         (slot, entry)
@@ -121,6 +118,21 @@ def _load_part(view: ReadView, dimension: int, documents: Collection[int] | None
         for entry in lists.get(document_id, ())
     )
     return Part(segment, SegmentAccess.of(len(segment.document_ids), entries))
+
+
+def _vectors(view: ReadView, rows: Sequence[Row[Any]], dimension: int) -> Vectors:
+    """The stored vectors of `rows`, (rows, dimension). Raises `Corrupt`."""
+    for row in rows:
+        if len(row.vector or b"") != 4 * dimension:
+            raise Corrupt(
+                f"a stored vector has {len(row.vector or b'')} bytes, not {4 * dimension}",
+                item=f"chunk {row.id}",
+                remedy="ingest the document again",
+            )
+    found = np.frombuffer(b"".join(row.vector for row in rows), dtype="<f4").reshape(len(rows), dimension)
+    if not np.isfinite(found).all():
+        raise Corrupt("a stored vector is not finite", item=view.tenant.tenant_id, remedy="ingest the documents again")
+    return found.astype(np.float32)
 
 
 def _merged(parts: Sequence[Part]) -> Part:
@@ -135,7 +147,7 @@ def _merged(parts: Sequence[Part]) -> Part:
     return Part(segment, SegmentAccess.of(len(segment.document_ids), entries))
 
 
-def _first_chunks(view: ReadView, documents: Collection[int]) -> dict[int, int]:
+def _first_chunks(view: ReadView, documents: Collected[int]) -> dict[int, int]:
     """The id of the first chunk of each of `documents` that exists."""
     return {
         document_id: chunk_id
@@ -146,7 +158,7 @@ def _first_chunks(view: ReadView, documents: Collection[int]) -> dict[int, int]:
     }
 
 
-def _access_lists(view: ReadView, documents: Collection[int] | None) -> defaultdict[int, list[Entry]]:
+def _access_lists(view: ReadView, documents: Collected[int] | None) -> defaultdict[int, list[Entry]]:
     lists: defaultdict[int, list[Entry]] = defaultdict(list)
     for condition in _conditions(acl.c.document_id, documents):
         for document_id, label_id, effect in view.execute(
@@ -156,7 +168,7 @@ def _access_lists(view: ReadView, documents: Collection[int] | None) -> defaultd
     return lists
 
 
-def _conditions(column: ColumnElement[Any], documents: Collection[int] | None) -> list[ColumnElement[bool]]:
+def _conditions(column: ColumnElement[Any], documents: Collected[int] | None) -> list[ColumnElement[bool]]:
     """`column` among `documents`, in pieces that fit the database's limit of parameters; no limit for None."""
     if documents is None:
         return [true()]

@@ -1,43 +1,50 @@
-"""Which model and which pipeline made a tenant's collection: recorded in its database, held against the present."""
+"""Which model and which pipeline made a tenant's collection: on record in its database, held against the present."""
 
 from __future__ import annotations
 
 from typing import Final
 
 import msgspec
-from sqlalchemy import bindparam, func, select
-from sqlalchemy.dialects.sqlite import insert as upsert
+from sqlalchemy import bindparam, delete, func, insert, select
 
+from indexing.catalogue import EMBEDDED, Collection, add_collection, add_model, forget, serving, set_state
 from indexing.embed import Fingerprint
 from tenancy.errors import ModelMismatch
 from tenancy.schema import chunks, meta
 from tenancy.tenant import ReadView, WriteView
 
-_EMBEDDER: Final = "embedder"
 _PIPELINE: Final = "pipeline"
 _VALUE = select(meta.c.value).where(meta.c.key == bindparam("wanted"))
 
 
-def require_model(view: ReadView, fingerprint: Fingerprint) -> bool:
-    """True where the collection is bound to this model, False where it is still free. Raises `ModelMismatch`."""
-    stored = view.execute(_VALUE, {"wanted": _EMBEDDER}).scalar_one_or_none()
+def require_model(view: ReadView, fingerprint: Fingerprint) -> Collection | None:
+    """The serving collection where it is bound to this model, None where none is. Raises `ModelMismatch`."""
+    found = serving(view)
+    if found is None or found.model.fingerprint == fingerprint:
+        return found
+    if view.execute(select(chunks.c.id).limit(1)).first() is None:
+        return None
+    stored = {} if found.model.fingerprint is None else msgspec.to_builtins(found.model.fingerprint)
     here = msgspec.to_builtins(fingerprint)
-    if stored == here:
-        return True
-    if stored is None or view.execute(select(chunks.c.id).limit(1)).first() is None:
-        return False
     differing = [f"{name} {stored.get(name)!r}, not {here[name]!r}" for name in here if stored.get(name) != here[name]]
     raise ModelMismatch(
         f"the collection was made with another embedding model: {'; '.join(differing)}",
         item=view.tenant.name,
-        remedy="configure that model again, or delete the documents and ingest them with this one",
+        remedy="configure that model again, or move the tenant to this one with `strongroom tenant move`",
     )
 
 
-def claim_model(view: WriteView, fingerprint: Fingerprint) -> None:
-    """Bind a new or empty collection to a model. Raises `ModelMismatch`."""
-    if not require_model(view, fingerprint):
-        _store(view, _EMBEDDER, msgspec.to_builtins(fingerprint))
+def claim_model(view: WriteView, spec: str, fingerprint: Fingerprint, engine: str, now: float) -> Collection:
+    """The serving collection, made at `engine` for a tenant that has no document. Raises `ModelMismatch`."""
+    found = require_model(view, fingerprint)
+    if found is not None:
+        return found
+    replaced = serving(view)
+    if replaced is not None:
+        set_state(view, replaced, "previous")
+        if replaced.engine == EMBEDDED:
+            forget(view, replaced)
+    return add_collection(view, engine, add_model(view, spec, fingerprint, now), "serving", now)
 
 
 def current_since(view: ReadView, pipeline: str) -> int | None:
@@ -57,5 +64,5 @@ def claim_pipeline(view: WriteView, pipeline: str) -> None:
 
 
 def _store(view: WriteView, key: str, value: object) -> None:
-    statement = upsert(meta).values(key=key, value=value)
-    view.execute(statement.on_conflict_do_update(index_elements=["key"], set_={"value": value}))
+    view.execute(delete(meta).where(meta.c.key == key))
+    view.execute(insert(meta).values(key=key, value=value))

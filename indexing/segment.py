@@ -24,7 +24,10 @@ Ids = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segment:
-    """`chunk_ids` (rows,), `document_ids` (slots,) ascending, `starts` (slots + 1,) first rows of the slots."""
+    """`chunk_ids` (rows,), `document_ids` (slots,) ascending, `starts` (slots + 1,) first rows of the slots.
+
+    `index` is None where a server engine holds the vectors.
+    """
 
     index: Any
     chunk_ids: Ids
@@ -33,24 +36,27 @@ class Segment:
     postings: Postings
 
     @classmethod
-    def of(cls, vectors: Vectors, chunk_ids: Ids, owners: Ids, terms: Sequence[TermVector]) -> Segment:
-        """Index `vectors` (rows, dimension); `owners` (rows,) are the document ids, ascending."""
+    def of(cls, vectors: Vectors | None, chunk_ids: Ids, owners: Ids, terms: Sequence[TermVector]) -> Segment:
+        """Index `vectors` (rows, dimension), if any; `owners` (rows,) are the document ids, ascending."""
         return cls._of(vectors, chunk_ids, owners, Postings.of(terms))
 
     @classmethod
     def merged(cls, parts: Sequence[tuple[Segment, Mask]]) -> Segment:
         """One segment of the rows (rows,) that the masks keep, without what was deleted."""
-        vectors = np.concatenate([segment.vectors()[keep] for segment, keep in parts])
+        held = [found[keep] for segment, keep in parts if (found := segment.vectors()) is not None]
         chunk_ids = np.concatenate([segment.chunk_ids[keep] for segment, keep in parts])
         owners = np.concatenate([segment.owners()[keep] for segment, keep in parts])
         order = np.argsort(owners, kind="stable")
         postings = Postings.merged([(segment.postings, keep) for segment, keep in parts], order)
-        return cls._of(vectors[order], chunk_ids[order], owners[order], postings)
+        vectors = np.concatenate(held)[order] if held else None
+        return cls._of(vectors, chunk_ids[order], owners[order], postings)
 
     @classmethod
-    def _of(cls, vectors: Vectors, chunk_ids: Ids, owners: Ids, postings: Postings) -> Segment:
-        index = faiss.IndexFlatIP(vectors.shape[1])
-        index.add(np.ascontiguousarray(vectors))
+    def _of(cls, vectors: Vectors | None, chunk_ids: Ids, owners: Ids, postings: Postings) -> Segment:
+        index = None
+        if vectors is not None:
+            index = faiss.IndexFlatIP(vectors.shape[1])
+            index.add(np.ascontiguousarray(vectors))
         document_ids, first = np.unique(owners, return_index=True)
         return cls(index, chunk_ids, document_ids, np.append(first, len(owners)).astype(np.int64), postings)
 
@@ -61,11 +67,13 @@ class Segment:
     @property
     def nbytes(self) -> int:
         arrays = (self.chunk_ids, self.document_ids, self.starts)
-        dimension: int = self.index.d
+        dimension: int = self.index.d if self.index is not None else 0
         return 4 * self.rows * dimension + self.postings.nbytes + sum(array.nbytes for array in arrays)
 
-    def vectors(self) -> Vectors:
-        """A copy of all vectors, (rows, dimension)."""
+    def vectors(self) -> Vectors | None:
+        """A copy of all vectors, (rows, dimension), where they are held here."""
+        if self.index is None:
+            return None
         copied: Vectors = self.index.reconstruct_n(0, self.rows)
         return copied
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexing.access import SegmentAccess
+from indexing.catalogue import Collection
 from indexing.collection import Scored
 from indexing.postings import Mask
 from indexing.segment import Segment
@@ -83,21 +84,24 @@ def _readable(part: Part, labels: frozenset[int]) -> ReadablePart:
 class Snapshot:
     """Segments, access and epochs that belong together; see `indexing.collection.CollectionSnapshot`.
 
-    `dimension` is that of the vectors; `nbytes` is estimated memory in bytes, without the readable sets that
-    questions add.
+    `collection` is the record of what is searched, None for a tenant without documents; `dimension` is that of the
+    vectors; `nbytes` is estimated memory in bytes, without the readable sets that questions add.
     """
 
     tenant_id: str
     epochs: Epochs
+    collection: Collection | None
     dimension: int
     parts: tuple[Part, ...]
     nbytes: int
     readable_sets: ReadableSets = field(repr=False)
 
     @classmethod
-    def of(cls, tenant_id: str, epochs: Epochs, dimension: int, parts: Sequence[Part]) -> Snapshot:
+    def of(
+        cls, tenant_id: str, epochs: Epochs, collection: Collection | None, dimension: int, parts: Sequence[Part]
+    ) -> Snapshot:
         nbytes = _OBJECT_BYTES + sum(part.segment.nbytes + part.access.nbytes for part in parts)
-        return cls(tenant_id, epochs, dimension, tuple(parts), nbytes, ReadableSets(parts))
+        return cls(tenant_id, epochs, collection, dimension, tuple(parts), nbytes, ReadableSets(parts))
 
     def stamped(self, epochs: Epochs) -> Snapshot:
         """The same documents and access lists at later epochs: what a membership change makes."""

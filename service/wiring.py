@@ -15,7 +15,7 @@ from generation.extractive import ExtractiveGenerator
 from generation.generator import Generator
 from generation.prompt import Templates
 from generation.sglang import SglangGenerator
-from indexing.collections.faiss import FaissCollections
+from indexing.collections.open import OpenCollections
 from indexing.embed import load_embedder
 from indexing.ingest import Pipeline
 from retrieval.question import AnswerPath, PathSettings
@@ -76,7 +76,7 @@ def _build(settings: Settings, control: Control) -> Services:
     path = AnswerPath(
         tenants=control.tenants,
         workers=workers,
-        collections=FaissCollections(embedder.fingerprint, settings.collections.budget),
+        collections=OpenCollections(embedder.fingerprint, settings.collections.budget),
         embedder=embedder,
         generator=generator(settings.generation),
         templates=Templates(settings.generation.templates),

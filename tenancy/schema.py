@@ -10,13 +10,13 @@ from sqlalchemy import (
     Float,
     ForeignKey,
     Index,
-    Integer,
     LargeBinary,
     MetaData,
     Table,
-    Text,
     UniqueConstraint,
 )
+
+from tenancy.types import Integer, Text
 
 control = MetaData()
 
@@ -79,7 +79,7 @@ meta = Table("meta", tenant, Column("key", Text, primary_key=True), Column("valu
 epochs = Table(
     "epochs",
     tenant,
-    Column("one", Integer, CheckConstraint("one = 1"), primary_key=True),
+    Column("one", Integer, CheckConstraint("one = 1"), primary_key=True, autoincrement=False),
     Column("acl", Integer, nullable=False),
     Column("corpus", Integer, nullable=False),
     Column("kv", Integer, nullable=False),
@@ -90,7 +90,7 @@ epochs = Table(
 changes = Table(
     "changes",
     tenant,
-    Column("seq", Integer, primary_key=True),
+    Column("seq", Integer, primary_key=True, autoincrement=False),
     Column("document_id", Integer, nullable=False),
 )
 
@@ -167,10 +167,52 @@ chunks = Table(
     Column("end", Integer, nullable=False),
     Column("heading", Text),
     Column("text", Text, nullable=False),
-    Column("vector", LargeBinary, nullable=False),
     Column("terms", LargeBinary, nullable=False),
     UniqueConstraint("document_id", "ordinal"),
     sqlite_autoincrement=True,
+)
+
+# The embedding models whose vectors this tenant holds; `spec` is how the settings name the model.
+models = Table(
+    "models",
+    tenant,
+    Column("id", Integer, primary_key=True),
+    Column("spec", Text, nullable=False),
+    Column("fingerprint", JSON, nullable=False),
+    Column("created", Float, nullable=False),
+)
+
+# In a table of their own, so that a tenant can hold the vectors of two models while it moves to the other, and so
+# that texts and terms are read without them. Little-endian float32.
+vectors = Table(
+    "vectors",
+    tenant,
+    Column("chunk_id", Integer, ForeignKey("chunks.id", ondelete="CASCADE"), primary_key=True),
+    Column("model_id", Integer, ForeignKey("models.id"), primary_key=True),
+    Column("vector", LargeBinary, nullable=False),
+)
+
+# Physical collections: what is searched, what is being built beside it, what is kept to return to. `engine` is the
+# name of an engine of the deployment, `physical` the opaque name at it, `applied` the newest change number that it
+# has acknowledged (-1: build it anew).
+collections = Table(
+    "collections",
+    tenant,
+    Column("id", Integer, primary_key=True),
+    Column("engine", Text, nullable=False),
+    Column("physical", Text, nullable=False, unique=True),
+    Column("model_id", Integer, ForeignKey("models.id"), nullable=False),
+    Column("state", Text, CheckConstraint("state IN ('building', 'serving', 'previous')"), nullable=False),
+    Column("applied", Integer, nullable=False),
+    Column("created", Float, nullable=False),
+    sqlite_autoincrement=True,
+)
+Index(
+    "one_collection_serves",
+    collections.c.state,
+    unique=True,
+    sqlite_where=collections.c.state == "serving",
+    postgresql_where=collections.c.state == "serving",
 )
 
 acl = Table(

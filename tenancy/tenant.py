@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from sqlalchemy import CursorResult, Executable, MetaData, insert, select, update
 from sqlalchemy.engine import Connection
 
-from tenancy import schema
+from tenancy import migrations, schema
 from tenancy.database import ConnectionPools, Database, Migration
 from tenancy.keys import TenantKeys, derive
 from tenancy.locks import file_lock
@@ -138,7 +138,7 @@ class TenantHandle:
         self._pools = pools
         self._databases: dict[str, Database] = {}
         self._lock = threading.Lock()
-        self._data = self.database(DATA_FILE, schema.tenant, seed=_first_epochs)
+        self._data = self.database(DATA_FILE, schema.tenant, seed=_first_epochs, migrations=migrations.TENANT)
 
     def __repr__(self) -> str:
         return f"TenantHandle({self.tenant_id})"
@@ -161,6 +161,7 @@ class TenantHandle:
         metadata: MetaData,
         *,
         seed: Migration | None = None,
+        migrations: tuple[Migration, ...] = (),
         synchronous: Literal["FULL", "NORMAL"] = "FULL",
     ) -> Database:
         """An encrypted file in the tenant's directory, under a key derived from the data key and the file's name.
@@ -172,13 +173,12 @@ class TenantHandle:
             if found is None:
                 key = self.keys.purpose(f"file/{file}")
                 path = self.directory / file
-                found = Database(path, key, metadata, self._pools, seed=seed, synchronous=synchronous)
+                found = Database(
+                    path, key, metadata, self._pools, seed=seed, migrations=migrations, synchronous=synchronous
+                )
                 self._databases[file] = found
             return found
 
-    def erase_traces(self) -> None:
-        """Empty the write-ahead log after deletions, so that removed text is gone from the disk."""
-        self._data.truncate_wal()
     @contextmanager
     def exclusive(self, name: str, timeout_s: float = EXCLUSIVE_S) -> Iterator[None]:
         """One holder of `name` in this tenant at a time, across threads and processes; released however it ends.
@@ -189,6 +189,9 @@ class TenantHandle:
         with file_lock(self.directory / f"{name}.lock", timeout_s):
             yield
 
+    def erase_traces(self) -> None:
+        """Empty the write-ahead log after deletions, so that removed text is gone from the disk."""
+        self._data.truncate_wal()
 
 
 def _first_epochs(connection: Connection) -> None:

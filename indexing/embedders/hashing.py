@@ -28,6 +28,7 @@ class HashingEmbedder:
 
     def __init__(self, settings: EmbeddingSettings) -> None:
         dimension = _dimension(settings.model)
+        self.spec: Final = settings.model
         self.fingerprint: Final = Fingerprint(
             name=settings.model,
             revision=TERMS_REVISION,

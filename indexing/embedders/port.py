@@ -51,6 +51,11 @@ class Embedder(Protocol):
     """Texts to vectors. Safe to call from several threads; a batch holds the texts of one call only."""
 
     @property
+    def spec(self) -> str:
+        """How the settings name the model."""
+        ...
+
+    @property
     def fingerprint(self) -> Fingerprint: ...
 
     def encode(self, texts: Sequence[str]) -> Vectors:

@@ -41,6 +41,7 @@ class SentenceTransformerEmbedder:
         self._model.max_seq_length = window = _window(self._model, settings)
         self._tokenizer = _counting_tokenizer(self._model, settings.model)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embed")
+        self.spec: Final = settings.model
         self.fingerprint: Final = Fingerprint(
             name=source.name,
             revision=source.revision,

@@ -172,7 +172,8 @@ class Check:
         wanted = chunk(whole)
         assert len(wanted) > 2
         mine = schema.chunks.c.document_id == document_id
-        rows = view.execute(select(schema.chunks).where(mine).order_by(schema.chunks.c.ordinal)).all()
+        query = select(schema.chunks, schema.vectors.c.vector).join(schema.vectors).where(mine)
+        rows = view.execute(query.order_by(schema.chunks.c.ordinal)).all()
         assert [(row.ordinal, row.start, row.end, row.text) for row in rows] == [
             (piece.ordinal, piece.start, piece.end, piece.text) for piece in wanted
         ]

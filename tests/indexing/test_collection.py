@@ -13,12 +13,12 @@ import pytest
 from sqlalchemy import select, update
 
 from indexing import loading
-from indexing.collections.faiss import FaissCollections
+from indexing.collections.open import OpenCollections
 from indexing.terms import term_postings
 from tenancy import tenant as tenant_module
 from tenancy.domain import permission_domain, readable_documents
 from tenancy.errors import InvalidInput, ModelMismatch, StaleDomain
-from tenancy.schema import chunks, meta
+from tenancy.schema import chunks, models
 from tests.support.people import Company
 from tests.support.shelf import FINGERPRINT, Shelf
 
@@ -90,7 +90,7 @@ def test_a_collection_that_cannot_tell_its_model_is_refused(shelf: Shelf) -> Non
     ana = shelf.company.principal("ana")
     shelf.put("a", "word", vectors=[EAST], allow=["tenant"])
     with shelf.company.handle.writing() as view:
-        view.execute(update(meta).where(meta.c.key == "embedder").values(value={}))
+        view.execute(update(models).values(fingerprint={}))
     with pytest.raises(ModelMismatch):
         shelf.scope(ana)
 
@@ -116,7 +116,7 @@ def test_the_least_recently_used_tenants_leave_memory(shelf: Shelf, globex: Comp
     _, first = shelf.scope(ana)
     neighbour = Shelf(globex)
     neighbour.put("g", "word", vectors=[[2.0, 0, 0, 0]], allow=["tenant"])
-    neighbour.collections = shelf.collections = FaissCollections(FINGERPRINT, budget_bytes=first.nbytes)
+    neighbour.collections = shelf.collections = OpenCollections(FINGERPRINT, budget_bytes=first.nbytes)
     domain, held = shelf.scope(ana)
     assert shelf.collections.open_tenants == 1
     assert [score for _, score in neighbour.dense(other, EAST)] == [2.0]
@@ -127,7 +127,7 @@ def test_the_least_recently_used_tenants_leave_memory(shelf: Shelf, globex: Comp
     shelf.collections.close(shelf.company.handle.tenant_id)
     assert shelf.collections.open_tenants == 0
     with pytest.raises(InvalidInput):
-        FaissCollections(FINGERPRINT, budget_bytes=-1)
+        OpenCollections(FINGERPRINT, budget_bytes=-1)
 
 
 @pytest.mark.slow

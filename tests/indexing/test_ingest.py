@@ -18,7 +18,7 @@ from indexing.parse import ParseFailure
 from indexing.terms import TERMS_REVISION, term_postings, unpack
 from tenancy.acl import AccessList
 from tenancy.errors import Conflict, InvalidInput, ModelMismatch, NotFound, Unavailable
-from tenancy.schema import changes, chunks, versions
+from tenancy.schema import changes, chunks, vectors, versions
 from tenancy.tenant import Epochs
 from tests.support.people import NOW, Company
 
@@ -40,6 +40,7 @@ class Spy:
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
+        self.spec = embedder.spec
         self.fingerprint = embedder.fingerprint
         self.texts: list[str] = []
         self.batch: Sequence[str] = ()
@@ -84,7 +85,7 @@ def test_a_document_is_written_with_vectors_terms_access_and_epochs(acme: Compan
     assert shown.record.version.startswith("sha256:")
     assert shown.access == EVERYBODY
     with acme.handle.reading() as view:
-        row = view.execute(select(chunks)).one()
+        row = view.execute(select(chunks, vectors.c.vector).join(vectors)).one()
         assert view.epochs.corpus == before.corpus + 1
         assert view.execute(select(func.count()).select_from(changes)).scalar_one() == view.epochs.changes
     vector = np.frombuffer(row.vector, dtype="<f4")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from indexing import loading
+from indexing.catalogue import serving
 from indexing.segment import Segment
 from indexing.terms import term_postings
 from tenancy.errors import Corrupt, InvalidInput, StaleDomain
@@ -119,7 +120,7 @@ def test_a_stored_vector_of_another_size_is_corrupt(shelf: Shelf) -> None:
     ana = shelf.company.principal("ana")
     shelf.put("a", "word", vectors=[EAST], allow=["tenant"])
     with shelf.company.handle.reading() as view, pytest.raises(Corrupt, match="16 bytes, not 20"):
-        loading.load(view, 5)
+        loading.load(view, serving(view), 5)
     assert len(shelf.dense(ana, EAST)) == 1
 
 

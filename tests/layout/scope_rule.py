@@ -28,7 +28,7 @@ SCOPED_MODULES = (
 # Classes held to the rule in modules that also have pure parts.
 SCOPED_CLASSES = {
     "indexing/snapshot.py": {"Snapshot"},
-    "indexing/collections/faiss.py": {"FaissCollections"},
+    "indexing/collections/open.py": {"OpenCollections"},
     "cache/stores/local.py": {"LocalStore"},
 }
 

@@ -12,7 +12,7 @@ KEPT = {
     "cache/stores/local.py": "VectorIndexes, below",
     "cache/stores/vectors.py": "(tenant id, namespace)",
     "cache/flight.py": "(tenant id, namespace, exact key); futures without content",
-    "indexing/collections/faiss.py": "tenant id",
+    "indexing/collections/open.py": "tenant id",
     "indexing/snapshot.py": "one snapshot of one tenant, then the domain's fingerprint",
     "service/loading.py": "tenant id; locks without content",
     "tenancy/admission.py": "tenant id, then user id",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexing.collections.faiss import FaissCollections
+from indexing.collections.open import OpenCollections
 from indexing.documents import delete_document
 from indexing.embed import Embedder, EmbeddingSettings, load_embedder
 from indexing.ingest import Pipeline, Source, put_document
@@ -27,7 +27,7 @@ QUESTION = "how many days of annual leave"
 class Library:
     def __init__(self, company: Company) -> None:
         self.company = company
-        self.collections = FaissCollections(EMBEDDER.fingerprint, 2**30)
+        self.collections = OpenCollections(EMBEDDER.fingerprint, 2**30)
 
     def put(self, name: str, text: str, *allow: str, deny: Sequence[str] = ()) -> None:
         access = AccessList.of(allow, deny)
@@ -175,14 +175,14 @@ def test_a_stale_view_is_opened_again(library: Library, monkeypatch: pytest.Monk
     ana = library.company.principal("ana")
     library.put("a.txt", "annual leave", "tenant")
     refusals = [StaleDomain("older")] * (ATTEMPTS - 1)
-    snapshot: Callable[..., Any] = FaissCollections.snapshot
+    snapshot: Callable[..., Any] = OpenCollections.snapshot
 
     def refusing(*arguments: Any) -> Any:
         if refusals:
             raise refusals.pop()
         return snapshot(*arguments)
 
-    monkeypatch.setattr(FaissCollections, "snapshot", refusing)
+    monkeypatch.setattr(OpenCollections, "snapshot", refusing)
     assert found(library.search(ana)) == ["a.txt"]
     refusals += [StaleDomain("older")] * ATTEMPTS
     with pytest.raises(StaleDomain):

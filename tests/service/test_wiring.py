@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from generation.extractive import ExtractiveGenerator
-from indexing.collections.faiss import FaissCollections
+from indexing.collections.open import OpenCollections
 from service.control import master_key
 from service.settings import load_settings
 from service.wiring import build, cache_store, generator
@@ -91,7 +91,7 @@ def test_a_tenant_deleted_by_a_command_leaves_the_servers_memory(house: House) -
     for tenant in ("acme", "globex"):
         house.post("/v1/answers", house.key(tenant, "ana"), {"query": "How long is the notice period?"})
     collections = house.services.path.collections
-    assert isinstance(collections, FaissCollections)
+    assert isinstance(collections, OpenCollections)
     assert collections.open_tenants == 2
     beside = Tenants(house.settings.data_path, MASTER)
     beside.delete("acme")

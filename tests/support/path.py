@@ -15,7 +15,7 @@ from cache.stores.local import LocalStore
 from generation.extractive import ExtractiveGenerator
 from generation.generator import Generator
 from generation.prompt import Templates
-from indexing.collections.faiss import FaissCollections
+from indexing.collections.open import OpenCollections
 from indexing.embed import load_embedder
 from indexing.embedders.port import EmbeddingSettings
 from indexing.ingest import Pipeline, Source, ingest
@@ -45,7 +45,7 @@ class Path:
         self.path = AnswerPath(
             tenants=tenants,
             workers=Workers(4, 64),
-            collections=FaissCollections(self.embedder.fingerprint, 1 << 28),
+            collections=OpenCollections(self.embedder.fingerprint, 1 << 28),
             embedder=self.embedder,
             generator=generator or ExtractiveGenerator(),
             templates=Templates(),

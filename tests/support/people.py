@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
 from sqlalchemy import delete, insert, select
 
 from tenancy import directory, schema
@@ -57,7 +56,7 @@ class Company:
             view.execute(
                 insert(schema.chunks).values(
                     document_id=document_id, ordinal=0, start=0, end=len(name), heading=None, text=name,
-                    vector=np.zeros(4, dtype="<f4").tobytes(), terms=b"",
+                    terms=b"",
                 )
             )  # fmt: skip
             write_access_list(view, document_id, AccessList.of(allow, deny), NOW)

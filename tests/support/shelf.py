@@ -10,8 +10,9 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from indexing import documents
+from indexing.catalogue import EMBEDDED
 from indexing.chunk import Chunk
-from indexing.collections.faiss import FaissCollections
+from indexing.collections.open import OpenCollections
 from indexing.documents import Content
 from indexing.embed import Fingerprint
 from indexing.model import claim_model
@@ -34,10 +35,11 @@ FINGERPRINT = Fingerprint(
 class Shelf:
     """Documents of one company, and a collection over them."""
 
-    def __init__(self, company: Company, fingerprint: Fingerprint = FINGERPRINT) -> None:
+    def __init__(self, company: Company, fingerprint: Fingerprint = FINGERPRINT, engine: str = EMBEDDED) -> None:
         self.company = company
         self.fingerprint = fingerprint
-        self.collections = FaissCollections(fingerprint, budget_bytes=2**30)
+        self.engine = engine
+        self.collections = OpenCollections(fingerprint, budget_bytes=2**30)
         self._ids: dict[str, int] = {}
 
     def put(
@@ -49,6 +51,7 @@ class Shelf:
         deny: Iterable[str] = (),
     ) -> list[int]:
         """Add or replace a document with a chunk a text; returns the chunk ids."""
+        self._claim()
         given = [[float(len(text) % 7), 1.0, 0.0, 0.0] for text in texts] if vectors is None else vectors
         content = Content(
             version=f"sha256:{abs(hash((texts, str(given)))):x}",
@@ -59,15 +62,19 @@ class Shelf:
             chunks=[Chunk(ordinal, 0, len(text), text) for ordinal, text in enumerate(texts)],
             terms=[pack(term_postings(text)) for text in texts],
             vectors=np.array(given, dtype=np.float32).reshape(len(texts), self.fingerprint.dimension),
+            model_id=self.model_id,
         )
         access = AccessList.of(allow, deny)
         with self.company.handle.writing() as view:
-            claim_model(view, self.fingerprint)
             if name in self._ids:
                 documents.replace(view, self._ids[name], name, content, API, access, NOW)
             else:
                 self._ids[name] = documents.add(view, name, content, API, access, NOW)
         return self.chunk_ids(name)
+
+    def _claim(self) -> None:
+        with self.company.handle.writing() as view:
+            self.model_id = claim_model(view, "by hand", self.fingerprint, self.engine, NOW).model.id
 
     def chunk_ids(self, name: str) -> list[int]:
         with self.company.handle.reading() as view:

@@ -1,4 +1,4 @@
-"""The embedded collections: exact FAISS search over snapshots of the tenants' own databases."""
+"""What is in memory of the tenants' collections: snapshots of their own databases, whichever engine has the vectors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Open:
         return self.snapshot.nbytes if self.snapshot is not None else 0
 
 
-class FaissCollections:
+class OpenCollections:
     """Snapshots of the most recently used tenants within `budget_bytes` (estimated; the newest always stays).
 
     `fingerprint` is that of the configured embedding model. A snapshot leaves memory when its last search ends.
@@ -51,9 +51,9 @@ class FaissCollections:
             current = opened.snapshot
             if current is not None and current.epochs == view.epochs:
                 return current
-            require_model(view, self._fingerprint)
-            if current is None:
-                current = loading.load(view, self._fingerprint.dimension)
+            collection = require_model(view, self._fingerprint)
+            if current is None or (current.collection and current.collection.id) != (collection and collection.id):
+                current = loading.load(view, collection, self._fingerprint.dimension)
             else:
                 current = loading.advance(current, view)
             opened.snapshot = current

@@ -1,0 +1,44 @@
+"""Steps that bring a tenant's database from one schema version to the next; `Database` runs them in one transaction."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Final
+
+from sqlalchemy import insert, select, text
+from sqlalchemy.engine import Connection
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from tenancy import schema
+from tenancy.database import Migration
+
+
+def _vectors_apart(connection: Connection) -> None:
+    """Version 2: vectors in a table of their own, models and physical collections on record."""
+    for table in (schema.models, schema.vectors, schema.collections):
+        connection.execute(CreateTable(table))
+        for index in table.indexes:
+            connection.execute(CreateIndex(index))
+    stored = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == "embedder")).scalar()
+    if stored is not None:
+        now = time.time()
+        # Version 1 knew no other way to name a model than its fingerprint.
+        values = {"id": 1, "spec": str(stored.get("name", "")), "fingerprint": stored, "created": now}
+        connection.execute(insert(schema.models).values(values))
+        connection.execute(
+            insert(schema.collections).values(
+                engine="faiss",
+                physical=f"c_{secrets.token_hex(16)}",
+                model_id=1,
+                state="serving",
+                applied=0,
+                created=now,
+            )
+        )
+        connection.execute(text("INSERT INTO vectors (chunk_id, model_id, vector) SELECT id, 1, vector FROM chunks"))
+        connection.execute(schema.meta.delete().where(schema.meta.c.key == "embedder"))
+    connection.execute(text("ALTER TABLE chunks DROP COLUMN vector"))
+
+
+TENANT: Final[tuple[Migration, ...]] = (_vectors_apart,)

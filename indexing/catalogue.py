@@ -22,6 +22,7 @@ _RECORDS: Final = select(
     collections, models.c.spec, models.c.fingerprint
 ).join(models, models.c.id == collections.c.model_id).order_by(collections.c.id)  # fmt: skip
 _IN_STATE: Final = _RECORDS.where(collections.c.state == bindparam("wanted"))
+_ONE: Final = _RECORDS.where(collections.c.id == bindparam("wanted"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,12 @@ class Collection:
 def serving(view: ReadView) -> Collection | None:
     """The collection that questions are searched in; None for a tenant without any document yet."""
     row = view.execute(_IN_STATE, {"wanted": "serving"}).one_or_none()
+    return None if row is None else _collection(row)
+
+
+def find(view: ReadView, collection_id: int) -> Collection | None:
+    """One collection as it is on record now."""
+    row = view.execute(_ONE, {"wanted": collection_id}).one_or_none()
     return None if row is None else _collection(row)
 
 
@@ -81,6 +88,12 @@ def add_collection(view: WriteView, engine: str, model: Model, state: State, now
 def set_state(view: WriteView, collection: Collection, state: State) -> None:
     """Take a collection into or out of service. The caller moves the corpus epoch with it."""
     view.execute(update(collections).where(collections.c.id == collection.id).values(state=state))
+
+
+def set_applied(view: WriteView, collection: Collection, number: int) -> bool:
+    """Note how far the engine has acknowledged the list of changes; False where the collection is off the record."""
+    changed = view.execute(update(collections).where(collections.c.id == collection.id).values(applied=number))
+    return changed.rowcount == 1
 
 
 def forget(view: WriteView, collection: Collection) -> None:

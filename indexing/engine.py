@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from indexing.filters import Filter
+    from indexing.filters import SealedFilter
 
 MetadataValue = int | float | bool
 
@@ -78,7 +78,7 @@ class Engine(Protocol):
         physical: str,
         vector: npt.NDArray[np.float32],
         labels: frozenset[int],
-        where: Filter | None,
+        where: SealedFilter | None,
         k: int,
         *,
         readable: int,

@@ -25,7 +25,7 @@ from indexing.engines.transport import checked_address, read_key
 from tenancy.errors import NotFound, Unavailable
 
 if TYPE_CHECKING:
-    from indexing.filters import Filter
+    from indexing.filters import SealedFilter
 
 T = TypeVar("T")
 
@@ -136,7 +136,7 @@ class QdrantEngine:
         physical: str,
         vector: npt.NDArray[np.float32],
         labels: frozenset[int],
-        where: Filter | None,
+        where: SealedFilter | None,
         k: int,
         *,
         readable: int,
@@ -242,7 +242,7 @@ class QdrantEngine:
         return Unavailable(f"the vector engine {reason}", item=self._name, remedy=remedy)
 
 
-def readable_filter(labels: frozenset[int], where: Filter | None) -> models.Filter:
+def readable_filter(labels: frozenset[int], where: SealedFilter | None) -> models.Filter:
     """Allowed by one of `labels`, denied by none, and matching `where`. Raises `ValueError` for no labels."""
     if not labels:
         raise ValueError("an empty set of labels reads nothing; no engine is asked")

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from sqlalchemy import Column, Float, Index, LargeBinary, MetaData, Table, Text, insert, select, update
+from sqlalchemy import Column, Float, Index, LargeBinary, MetaData, Table, insert, select, update
 from sqlalchemy.engine import Connection
 
 from audit.record import Sealed
@@ -22,6 +22,7 @@ from tenancy.errors import Corrupt, NotFound
 from tenancy.keys import KEY_BYTES, decrypt, encrypt, keyed_hash
 from tenancy.names import enc
 from tenancy.tenant import AuditFiles
+from tenancy.types import Text, partial_index
 
 SUBJECTS_FILE: Final = "subjects.sqlite"
 _SALT_BYTES: Final = 32
@@ -40,12 +41,7 @@ subject_keys = Table(
     Column("created", Float, nullable=False),
     Column("destroyed", Float),
 )
-Index(
-    "one_live_key_per_subject",
-    subject_keys.c.subject,
-    unique=True,
-    sqlite_where=subject_keys.c.destroyed.is_(None),
-)
+partial_index("one_live_key_per_subject", subject_keys.c.subject, where=subject_keys.c.destroyed.is_(None), unique=True)
 Index("keys_of_subject", subject_keys.c.subject)
 
 

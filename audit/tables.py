@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import Column, Float, Index, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import Column, Float, Index, LargeBinary, MetaData, Table
 
 from audit.record import Event
+from tenancy.types import Integer, Text, partial_index
 
 AUDIT_FILE: Final = "audit.sqlite"
 
@@ -15,7 +16,7 @@ metadata = MetaData()
 events = Table(
     "events",
     metadata,
-    Column("seq", Integer, primary_key=True),
+    Column("seq", Integer, primary_key=True, autoincrement=False),
     Column("payload", LargeBinary, nullable=False),
     Column("leaf", LargeBinary, nullable=False),
     # The leaf before: unique, so that two writers cannot both follow the same record.
@@ -32,13 +33,13 @@ events = Table(
     Column("cache_entry", Text),
 )
 Index("events_by_action", events.c.action, events.c.seq)
-Index("events_by_outcome", events.c.outcome, events.c.seq, sqlite_where=events.c.outcome.is_not(None))
-Index("events_by_actor", events.c.actor, events.c.seq, sqlite_where=events.c.actor.is_not(None))
+partial_index("events_by_outcome", events.c.outcome, events.c.seq, where=events.c.outcome.is_not(None))
+partial_index("events_by_actor", events.c.actor, events.c.seq, where=events.c.actor.is_not(None))
 Index("events_by_request", events.c.request, events.c.seq)
-Index("events_by_root", events.c.root, events.c.seq, sqlite_where=events.c.root.is_not(None))
-Index("events_by_intent", events.c.intent, sqlite_where=events.c.intent.is_not(None))
-Index("events_by_cache_status", events.c.cache_status, events.c.seq, sqlite_where=events.c.cache_status.is_not(None))
-Index("events_by_cache_entry", events.c.cache_entry, events.c.seq, sqlite_where=events.c.cache_entry.is_not(None))
+partial_index("events_by_root", events.c.root, events.c.seq, where=events.c.root.is_not(None))
+partial_index("events_by_intent", events.c.intent, where=events.c.intent.is_not(None))
+partial_index("events_by_cache_status", events.c.cache_status, events.c.seq, where=events.c.cache_status.is_not(None))
+partial_index("events_by_cache_entry", events.c.cache_entry, events.c.seq, where=events.c.cache_entry.is_not(None))
 
 event_documents = Table(
     "event_documents",
@@ -54,14 +55,14 @@ Index("documents_by_seq", event_documents.c.seq)
 open_intents = Table(
     "open_intents",
     metadata,
-    Column("seq", Integer, primary_key=True),
+    Column("seq", Integer, primary_key=True, autoincrement=False),
     Column("writer", Text, nullable=False),
 )
 
 head = Table(
     "head",
     metadata,
-    Column("one", Integer, primary_key=True),
+    Column("one", Integer, primary_key=True, autoincrement=False),
     Column("size", Integer, nullable=False),
     Column("frontier", LargeBinary, nullable=False),
     Column("root", LargeBinary, nullable=False),

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, delete, select
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy import bindparam, delete, insert, select
 
 from tenancy.errors import InvalidInput, NotFound
 from tenancy.names import nfc_name
@@ -40,12 +39,9 @@ def open_template(
         raise InvalidInput(f"a threshold is a cosine between {LOWEST_THRESHOLD} and 1", item="threshold")
     if not opened_by.strip() or not reason.strip():
         raise InvalidInput("an opening needs who decided it and why", item="reason", remedy="give a reason")
-    values = {"threshold": threshold, "opened_by": opened_by, "opened": now, "reason": reason}
-    view.execute(
-        insert(cache_openings)
-        .values(template=template, **values)
-        .on_conflict_do_update(index_elements=["template"], set_=values)
-    )
+    values = {"template": template, "threshold": threshold, "opened_by": opened_by, "opened": now, "reason": reason}
+    view.execute(delete(cache_openings).where(cache_openings.c.template == template))
+    view.execute(insert(cache_openings).values(values))
     return Opening(template, threshold, opened_by, now, reason)
 
 

@@ -10,8 +10,7 @@ import secrets
 import unicodedata
 from collections.abc import Sequence
 
-from sqlalchemy import delete, select
-from sqlalchemy.dialects.sqlite import insert as upsert
+from sqlalchemy import delete, insert, select
 
 from tenancy.errors import InvalidInput, NotFound
 from tenancy.names import nfc_name
@@ -73,7 +72,9 @@ def add_members(view: WriteView, group: str, names: Sequence[str], now: float) -
         kind, bare = _member(name)
         member_id = ensure_user(view, bare, now) if kind == "user" else ensure_group(view, bare, now)
         row = {"group_id": group_id, "member_kind": kind, "member_id": member_id}
-        added += view.execute(upsert(members).values(**row).on_conflict_do_nothing()).rowcount
+        if view.execute(select(members).filter_by(**row)).first() is None:
+            view.execute(insert(members).values(**row))
+            added += 1
     if added:
         view.bump_acl()
     return added

@@ -20,13 +20,15 @@ from tenancy.apikeys import MintedKey
 from tenancy.credentials import KeyRecord, NewKey
 from tenancy.database import ConnectionPools, Database
 from tenancy.deletion import artefacts, sign, signing_key
-from tenancy.errors import AlreadyExists, InvalidInput, NotFound, TenantSuspended
+from tenancy.errors import AlreadyExists, Corrupt, InvalidInput, NotFound, TenantSuspended
 from tenancy.identity import Principal, Role
-from tenancy.keys import KEY_BYTES, MasterKey, TenantKeys
+from tenancy.keyring import KEYRING_FILE, FileKeyring, create_root, open_root
+from tenancy.keys import KEY_BYTES, MasterKey, RootKey, TenantKeys
 from tenancy.names import nfc_name
 from tenancy.tenant import _SEAL, AuditFiles, TenantHandle
 
 SYSTEM: Final = "system"
+CONTROL_FILE: Final = "control.sqlite"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 # Made once: for a few rows, making a statement takes longer than running it.
 _WRAPPED: Final = select(schema.wrapped_keys.c.wrapped).where(
@@ -59,16 +61,37 @@ class Tenants:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.data_dir = data_dir
-        self.key_hash_key = master.purpose("api-key-hash")
-        self._master = master
         self._pools = pools or ConnectionPools()
         self._environment = environment
         self._clock = clock
         data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._control = Database(data_dir / "control.sqlite", master.purpose("control"), schema.control, self._pools)
+        self._root, self._control = self._opened(master)
+        self.key_hash_key = self._root.purpose("api-key-hash")
         self._handles: dict[str, TenantHandle] = {}
         self._system: AuditFiles | None = None
         self._lock = threading.Lock()
+
+    def _opened(self, master: MasterKey) -> tuple[RootKey, Database]:
+        """The root key and the control plane. A directory from before there were keyrings gets one here."""
+        store, path = FileKeyring(self.data_dir / KEYRING_FILE), self.data_dir / CONTROL_FILE
+        root = open_root(store, master)
+        if not path.exists() and any((self.data_dir / "tenants").glob("*")):
+            raise Corrupt("the control plane is missing", item=CONTROL_FILE, remedy="restore this file from a copy")
+        if root is None and path.exists():
+            # Before there were keyrings the master key was the root: true where it opens the control plane.
+            root = RootKey(master.value)
+            try:
+                with Database(path, root.purpose("control"), schema.control, self._pools).reading():
+                    pass
+            except Corrupt:
+                raise Corrupt(
+                    "the keyring is missing, and the master key alone does not open the control plane",
+                    item=KEYRING_FILE,
+                    remedy="put this file back from a copy",
+                ) from None
+            root = create_root(store, master, root)
+        root = root or create_root(store, master)
+        return root, Database(path, root.purpose("control"), schema.control, self._pools)
 
     # Tenants
 
@@ -131,7 +154,7 @@ class Tenants:
                 "destroyed": {"files": artefacts(path), "keys": ["data"], "api_keys": len(self.list_keys(name))},
                 "retained": {"audit log": "kept for the retention time of its class"},
             },
-            signing_key(self._master),
+            signing_key(self._root),
         )
         with self._control.writing() as connection:
             gone = connection.execute(delete(schema.tenants).where(schema.tenants.c.id == record.id)).rowcount
@@ -195,7 +218,7 @@ class Tenants:
         """The log of what belongs to no tenant: failed authentications, tenants created and deleted."""
         with self._lock:
             if self._system is None:
-                key = self._master.purpose("system-audit")
+                key = self._root.purpose("system-audit")
                 self._system = AuditFiles(SYSTEM, self.data_dir / "audit" / SYSTEM, key, self._pools, _SEAL)
             return self._system
 
@@ -272,10 +295,10 @@ class Tenants:
             wrapped = connection.execute(_WRAPPED, {"tenant": tenant_id, "use": purpose}).scalar_one_or_none()
         if wrapped is None:
             raise NotFound("the tenant does not exist any more", item=tenant_id)
-        return self._master.unwrap(tenant_id, purpose, wrapped)
+        return self._root.unwrap(tenant_id, purpose, wrapped)
 
     def _store_key(self, connection: Connection, tenant_id: str, purpose: str) -> None:
-        wrapped = self._master.wrap(tenant_id, purpose, secrets.token_bytes(KEY_BYTES))
+        wrapped = self._root.wrap(tenant_id, purpose, secrets.token_bytes(KEY_BYTES))
         connection.execute(insert(schema.wrapped_keys).values(tenant_id=tenant_id, purpose=purpose, wrapped=wrapped))
 
 

@@ -15,12 +15,12 @@ import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from tenancy.keys import MasterKey
+from tenancy.keys import RootKey
 
 
-def signing_key(master: MasterKey) -> Ed25519PrivateKey:
-    """The service's signing key, derived from the master key."""
-    return Ed25519PrivateKey.from_private_bytes(master.purpose("signing"))
+def signing_key(root: RootKey) -> Ed25519PrivateKey:
+    """The service's signing key, derived from the root key."""
+    return Ed25519PrivateKey.from_private_bytes(root.purpose("signing"))
 
 
 def artefacts(directory: Path) -> list[dict[str, Any]]:

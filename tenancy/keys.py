@@ -1,4 +1,4 @@
-"""Cryptographic keys: one master key, random keys per tenant wrapped by it, purposes derived by HKDF.
+"""Cryptographic keys: the master key wraps a root key, the root wraps random keys per tenant; purposes by HKDF.
 
 Wrapping is AES-256-GCM with the tenant id and the purpose as associated data, so that a wrapped key copied to
 another tenant's row does not open. Derivation is HKDF-SHA256 (RFC 5869).
@@ -48,7 +48,25 @@ def decrypt(key: bytes, ciphertext: bytes, associated: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class MasterKey:
-    """The one secret outside the data directory: 32 bytes, from a file or the environment."""
+    """The one secret outside the data directory: 32 bytes, from a file or the environment. It wraps the root key."""
+
+    value: bytes = field(repr=False)
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that tell one master key from another, and nothing else about it."""
+        return derive(self.value, "strongroom/master/fingerprint")[:8].hex()
+
+    def wrap_root(self, root: RootKey, associated: bytes) -> bytes:
+        return encrypt(derive(self.value, "strongroom/master/keyring"), root.value, associated)
+
+    def unwrap_root(self, wrapped: bytes, associated: bytes) -> RootKey:
+        return RootKey(decrypt(derive(self.value, "strongroom/master/keyring"), wrapped, associated))
+
+
+@dataclass(frozen=True, slots=True)
+class RootKey:
+    """The random key of one data directory, below which everything is derived or wrapped; see `tenancy.keyring`."""
 
     value: bytes = field(repr=False)
 

@@ -88,6 +88,9 @@ app.command(
 )
 app.command("service.cli.audit:app", name="audit", group=_EVIDENCE, help="Query and verify the log of who saw what.")
 app.command(
+    "service.cli.master:app", name="master", group=_CARE, help="Create and change the master key; which one is needed."
+)
+app.command(
     "service.cli.doctor:doctor",
     name="doctor",
     group=_CARE,

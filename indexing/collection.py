@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from indexing.terms import TermVector
 from tenancy.domain import PermissionDomain
+from tenancy.errors import StaleDomain
 from tenancy.tenant import Epochs, ReadView, TenantHandle
 
 
@@ -19,12 +20,26 @@ class Scored(NamedTuple):
     score: float
 
 
+class EngineDisagrees(StaleDomain):
+    """A server engine holds something else than the snapshot: another state, or a wrong one.
+
+    `chunk_ids` came back and may not be read; with none, something was missing. `lost` says that the engine does not
+    know the collection at all.
+    """
+
+    def __init__(self, reason: str, *, item: str, chunk_ids: tuple[int, ...] = (), lost: bool = False) -> None:
+        super().__init__(reason, item=item)
+        self.chunk_ids = chunk_ids
+        self.lost = lost
+
+
 class CollectionSnapshot(Protocol):
     """One state of one tenant's collection. Searches are safe from any number of threads.
 
     Both legs return at most `k` chunks, all readable, by falling score and then rising chunk id, and are
     exact: where `k` readable chunks exist (for the lexical leg: that share a term), `k` come back. Both raise
-    `StaleDomain` for a domain of another tenant or another state.
+    `StaleDomain` for a domain of another tenant or another state; `dense` also raises `EngineDisagrees` and
+    `Unavailable` where a server engine holds the vectors.
     """
 
     @property
@@ -50,8 +65,19 @@ class Collections(Protocol):
 
         Call it before anything else reads through `view`: the state of a read transaction is fixed by its first
         read, and so it is never older than what is in memory already.
-        Raises `ModelMismatch`, `StaleDomain` (the view is older), `Corrupt`.
+        Raises `ModelMismatch`, `StaleDomain` (the view is older), `Corrupt`, `Unavailable` (its engine is away).
         """
+        ...
+
+    def settle(self, tenant: TenantHandle) -> None:
+        """Wait until the tenant's engine has acknowledged everything that is committed; for writers.
+
+        Raises `Unavailable`: what is written is durable, and the next question or write brings the engine up to it.
+        """
+        ...
+
+    def repair(self, tenant: TenantHandle, found: EngineDisagrees) -> None:
+        """Put right what a search found wrong at the tenant's engine. Raises `Unavailable`."""
         ...
 
     def close(self, tenant_id: str) -> None:

@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Row, select, true
 
 from indexing.access import Entry, SegmentAccess
 from indexing.catalogue import EMBEDDED, Collection
+from indexing.engine import Engine
 from indexing.segment import Segment, Vectors
 from indexing.snapshot import Part, Snapshot
 from indexing.terms import unpack
@@ -28,11 +29,14 @@ DELETED_SHARE: Final = 0.25
 _IDS_A_STATEMENT: Final = 10_000
 
 
-def load(view: ReadView, collection: Collection | None, dimension: int) -> Snapshot:
-    """The whole of `collection` as `view` sees it, with vectors of `dimension`. Raises `Corrupt`."""
+def load(view: ReadView, collection: Collection | None, dimension: int, engine: Engine | None = None) -> Snapshot:
+    """The whole of `collection` as `view` sees it, with vectors of `dimension`; `engine` holds them if it is given.
+
+    Raises `Corrupt`.
+    """
     part = _load_part(view, collection, dimension, None)
     parts = [part] if part.segment.rows else []
-    return Snapshot.of(view.tenant.tenant_id, view.epochs, collection, dimension, parts)
+    return Snapshot.of(view.tenant.tenant_id, view.epochs, collection, dimension, parts, engine)
 
 
 def advance(snapshot: Snapshot, view: ReadView) -> Snapshot:
@@ -48,11 +52,11 @@ def advance(snapshot: Snapshot, view: ReadView) -> Snapshot:
         raise StaleDomain("the view is older than the collection", item=snapshot.tenant_id)
     changed = _changed_since(view, before.changes)
     if changed is None:
-        return load(view, snapshot.collection, snapshot.dimension)
+        return load(view, snapshot.collection, snapshot.dimension, snapshot.engine)
     if not changed:
         return snapshot.stamped(after)
     parts = compact(_apply(snapshot, view, changed))
-    return Snapshot.of(snapshot.tenant_id, after, snapshot.collection, snapshot.dimension, parts)
+    return Snapshot.of(snapshot.tenant_id, after, snapshot.collection, snapshot.dimension, parts, snapshot.engine)
 
 
 def compact(parts: Sequence[Part]) -> list[Part]:

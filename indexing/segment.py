@@ -26,7 +26,7 @@ Ids = npt.NDArray[np.int64]
 class Segment:
     """`chunk_ids` (rows,), `document_ids` (slots,) ascending, `starts` (slots + 1,) first rows of the slots.
 
-    `index` is None where a server engine holds the vectors.
+    `index` is None where a server engine holds the vectors; then `by_id` (rows,) orders the rows by chunk id.
     """
 
     index: Any
@@ -34,6 +34,7 @@ class Segment:
     document_ids: Ids
     starts: npt.NDArray[np.int64]
     postings: Postings
+    by_id: Ids | None = None
 
     @classmethod
     def of(cls, vectors: Vectors | None, chunk_ids: Ids, owners: Ids, terms: Sequence[TermVector]) -> Segment:
@@ -53,12 +54,15 @@ class Segment:
 
     @classmethod
     def _of(cls, vectors: Vectors | None, chunk_ids: Ids, owners: Ids, postings: Postings) -> Segment:
-        index = None
-        if vectors is not None:
+        index, by_id = None, None
+        if vectors is None:
+            by_id = np.argsort(chunk_ids, kind="stable")
+        else:
             index = faiss.IndexFlatIP(vectors.shape[1])
             index.add(np.ascontiguousarray(vectors))
         document_ids, first = np.unique(owners, return_index=True)
-        return cls(index, chunk_ids, document_ids, np.append(first, len(owners)).astype(np.int64), postings)
+        starts = np.append(first, len(owners)).astype(np.int64)
+        return cls(index, chunk_ids, document_ids, starts, postings, by_id)
 
     @property
     def rows(self) -> int:
@@ -66,7 +70,8 @@ class Segment:
 
     @property
     def nbytes(self) -> int:
-        arrays = (self.chunk_ids, self.document_ids, self.starts)
+        arrays = [self.chunk_ids, self.document_ids, self.starts]
+        arrays += [] if self.by_id is None else [self.by_id]
         dimension: int = self.index.d if self.index is not None else 0
         return 4 * self.rows * dimension + self.postings.nbytes + sum(array.nbytes for array in arrays)
 
@@ -85,6 +90,13 @@ class Segment:
         """Where a document is in this segment, if it is."""
         at = int(np.searchsorted(self.document_ids, document_id))
         return at if at < len(self.document_ids) and self.document_ids[at] == document_id else None
+
+    def rows_of(self, chunk_ids: Ids) -> Ids:
+        """The row of each of `chunk_ids` (n,), -1 for those that are not in this segment."""
+        order = np.argsort(self.chunk_ids) if self.by_id is None else self.by_id
+        at = np.searchsorted(self.chunk_ids, chunk_ids, sorter=order)
+        rows = order[np.minimum(at, self.rows - 1)]
+        return np.where(self.chunk_ids[rows] == chunk_ids, rows, -1)
 
     def first_chunk(self, slot: int) -> int:
         """The chunk id of the slot's first row; as ids are never used again, it names the document's content."""

@@ -18,7 +18,9 @@ import numpy.typing as npt
 from indexing.access import SegmentAccess
 from indexing.catalogue import Collection
 from indexing.collection import Scored
+from indexing.engine import Engine
 from indexing.postings import Mask
+from indexing.remote.dense import nearest
 from indexing.segment import Segment
 from indexing.terms import TermVector
 from tenancy.domain import PermissionDomain
@@ -85,7 +87,8 @@ class Snapshot:
     """Segments, access and epochs that belong together; see `indexing.collection.CollectionSnapshot`.
 
     `collection` is the record of what is searched, None for a tenant without documents; `dimension` is that of the
-    vectors; `nbytes` is estimated memory in bytes, without the readable sets that questions add.
+    vectors; `nbytes` is estimated memory in bytes, without the readable sets that questions add. `engine` serves the
+    dense leg where it holds the vectors.
     """
 
     tenant_id: str
@@ -95,13 +98,20 @@ class Snapshot:
     parts: tuple[Part, ...]
     nbytes: int
     readable_sets: ReadableSets = field(repr=False)
+    engine: Engine | None = None
 
     @classmethod
     def of(
-        cls, tenant_id: str, epochs: Epochs, collection: Collection | None, dimension: int, parts: Sequence[Part]
+        cls,
+        tenant_id: str,
+        epochs: Epochs,
+        collection: Collection | None,
+        dimension: int,
+        parts: Sequence[Part],
+        engine: Engine | None = None,
     ) -> Snapshot:
         nbytes = _OBJECT_BYTES + sum(part.segment.nbytes + part.access.nbytes for part in parts)
-        return cls(tenant_id, epochs, collection, dimension, tuple(parts), nbytes, ReadableSets(parts))
+        return cls(tenant_id, epochs, collection, dimension, tuple(parts), nbytes, ReadableSets(parts), engine)
 
     def stamped(self, epochs: Epochs) -> Snapshot:
         """The same documents and access lists at later epochs: what a membership change makes."""
@@ -111,7 +121,8 @@ class Snapshot:
         """The `k` readable chunks of highest inner product with `vector` (dimension,), exact.
 
         A score depends on that chunk and the vector alone.
-        Raises `StaleDomain`; `InvalidInput` for a vector of another shape or that is not finite.
+        Raises `StaleDomain`; `InvalidInput` for a vector of another shape or that is not finite; `EngineDisagrees`
+        and `Unavailable` where a server engine holds the vectors.
         """
         self._require_current(domain)
         if vector.shape != (self.dimension,):
@@ -121,9 +132,15 @@ class Snapshot:
         if not np.isfinite(vector).all():
             raise InvalidInput("the vector is not finite", item="vector")
         question = np.ascontiguousarray(vector, dtype=np.float32)
+        parts = self._readable(domain, k)
+        if self.engine is not None and self.collection is not None:
+            return nearest(
+                self.engine, self.collection.physical, question, domain.labels, None, k,
+                readable=sum(part.count for part in parts), is_readable=lambda ids: _among(parts, ids),
+            )  # fmt: skip
         found = [
             Scored(int(part.segment.chunk_ids[row]), score)
-            for part in self._readable(domain, k)
+            for part in parts
             for row, score in part.segment.nearest(question, part.rows, part.count, k)
         ]
         return sorted(found, key=_rank)[:k]
@@ -164,6 +181,15 @@ class Snapshot:
             raise StaleDomain(
                 "the permission domain belongs to another state than the collection", item=domain.fingerprint
             )
+
+
+def _among(parts: Sequence[ReadablePart], chunk_ids: npt.NDArray[np.int64]) -> Mask:
+    """Which of `chunk_ids` (n,) are readable rows of one of the parts: flags (n,)."""
+    found: Mask = np.zeros(len(chunk_ids), dtype=np.bool_)
+    for part in parts:
+        rows = part.segment.rows_of(chunk_ids)
+        found |= (rows >= 0) & part.rows[rows]
+    return found
 
 
 def _rank(scored: Scored) -> tuple[float, int]:

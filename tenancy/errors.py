@@ -19,6 +19,7 @@
     ├── Unavailable             a dependency is away; nothing was released
     │   └── AuditUnavailable    the audit log cannot be made durable
     ├── StaleDomain             a permission domain of another epoch than the snapshot
+    │   └── EngineDisagrees     (indexing.collection) an engine holds another state than the snapshot
     └── Corrupt                 a stored record fails its check
 
 `service/problems.py` turns each into an HTTP problem (RFC 9457) and an exit code.

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from indexing import loading
+from indexing.collection import EngineDisagrees
 from indexing.embed import Fingerprint
+from indexing.engine import Engine
 from indexing.model import require_model
+from indexing.remote.engines import RemoteEngines
 from indexing.snapshot import Snapshot
 from tenancy.errors import InvalidInput
 from tenancy.tenant import ReadView, TenantHandle
@@ -31,13 +34,17 @@ class _Open:
 class OpenCollections:
     """Snapshots of the most recently used tenants within `budget_bytes` (estimated; the newest always stays).
 
-    `fingerprint` is that of the configured embedding model. A snapshot leaves memory when its last search ends.
+    `fingerprint` is that of the configured embedding model, `engines` are the deployment's servers by name. A snapshot
+    leaves memory when its last search ends.
     """
 
-    def __init__(self, fingerprint: Fingerprint, budget_bytes: int) -> None:
+    def __init__(
+        self, fingerprint: Fingerprint, budget_bytes: int, engines: Mapping[str, Engine] | None = None
+    ) -> None:
         if budget_bytes < 0:
             raise InvalidInput("the memory budget is not negative", item="budget_bytes")
         self._fingerprint = fingerprint
+        self._remote = RemoteEngines(engines or {})
         self._budget = budget_bytes
         self._open: OrderedDict[str, _Open] = OrderedDict()
         self._lock = threading.Lock()
@@ -46,6 +53,21 @@ class OpenCollections:
         """See `indexing.collection.Collections.snapshot`."""
         if view.tenant is not tenant:
             raise InvalidInput("the view belongs to another tenant", item=tenant.name)
+        current = self._local(tenant, view)
+        if current.engine is not None and current.collection is not None:
+            # Not behind the lock: a slow engine holds up who asks it, and no question that could go on without.
+            self._remote.follow(tenant, view, current.collection)
+        return current
+
+    def settle(self, tenant: TenantHandle) -> None:
+        """See `indexing.collection.Collections.settle`."""
+        self._remote.settle(tenant)
+
+    def repair(self, tenant: TenantHandle, found: EngineDisagrees) -> None:
+        """See `indexing.collection.Collections.repair`."""
+        self._remote.repair(tenant, found)
+
+    def _local(self, tenant: TenantHandle, view: ReadView) -> Snapshot:
         with self._using(tenant.tenant_id) as opened, opened.lock:
             # The view's state is fixed by this first read, behind the lock: no other thread can be ahead of it.
             current = opened.snapshot
@@ -53,7 +75,7 @@ class OpenCollections:
                 return current
             collection = require_model(view, self._fingerprint)
             if current is None or (current.collection and current.collection.id) != (collection and collection.id):
-                current = loading.load(view, collection, self._fingerprint.dimension)
+                current = loading.load(view, collection, self._fingerprint.dimension, self._remote.of(collection))
             else:
                 current = loading.advance(current, view)
             opened.snapshot = current

@@ -19,7 +19,7 @@ from indexing.engine import Engine
 from indexing.remote.points import all_points, points_of, stored_count, stored_ids
 from tenancy.errors import NotFound, StaleDomain
 from tenancy.schema import changes, chunks
-from tenancy.tenant import ReadView, TenantHandle
+from tenancy.tenant import EXCLUSIVE_S, ReadView, TenantHandle
 
 REBUILD: Final = -1
 """`applied` of a collection that has to be built anew."""
@@ -32,7 +32,12 @@ Progress = Callable[[int, int], None]
 
 
 def catch_up(
-    tenant: TenantHandle, engine: Engine, collection: Collection, progress: Progress | None = None
+    tenant: TenantHandle,
+    engine: Engine,
+    collection: Collection,
+    progress: Progress | None = None,
+    *,
+    patience_s: float = EXCLUSIVE_S,
 ) -> Collection:
     """Bring `engine` to the newest state that the database has when this begins; returns the record as it is then.
 
@@ -41,7 +46,7 @@ def catch_up(
     Raises `Unavailable` where the engine is away: what is written stays, and the next call goes on.
     Raises `StaleDomain` where the collection went off the record meanwhile, `Corrupt`.
     """
-    with tenant.exclusive(LOCK):
+    with tenant.exclusive(LOCK, patience_s):
         with tenant.reading() as view:
             current = find(view, collection.id)
             newest = view.epochs.changes

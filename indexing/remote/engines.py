@@ -1,0 +1,89 @@
+"""The engines of the deployment by name, and when each is brought up to a tenant's database."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from indexing.catalogue import EMBEDDED, Collection, find, serving
+from indexing.collection import EngineDisagrees
+from indexing.engine import Engine
+from indexing.remote.catching_up import catch_up, repair, require_rebuild
+from tenancy.errors import StaleDomain, Unavailable
+from tenancy.tenant import ReadView, TenantHandle
+
+QUESTION_PATIENCE_S: Final = 2.0
+"""How long a question waits for somebody else who is bringing the engine up to date."""
+
+REPAIR_PAUSE_S: Final = 60.0
+"""How long a tenant's collection is left alone after a repair that a question started."""
+
+
+class RemoteEngines:
+    """What `OpenCollections` knows of server engines; safe from any number of threads."""
+
+    def __init__(self, engines: Mapping[str, Engine], clock: Callable[[], float] = time.monotonic) -> None:
+        self._engines = dict(engines)
+        self._clock = clock
+        self._repaired: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def of(self, collection: Collection | None) -> Engine | None:
+        """The engine that holds the collection's vectors, None where they are in memory.
+
+        Raises `Unavailable` for an engine that the settings do not have.
+        """
+        if collection is None or collection.engine == EMBEDDED:
+            return None
+        engine = self._engines.get(collection.engine)
+        if engine is None:
+            raise Unavailable(
+                "the tenant's collection is at an engine that this deployment does not have",
+                item=collection.engine,
+                remedy=f"configure collections.engines.{collection.engine}",
+            )
+        return engine
+
+    def follow(self, tenant: TenantHandle, view: ReadView, collection: Collection) -> None:
+        """Bring the engine up to `view` before a question is asked of it. Raises as `catch_up`."""
+        engine = self.of(collection)
+        current = find(view, collection.id)
+        if current is None:
+            raise StaleDomain("the collection was replaced meanwhile", item=collection.physical)
+        if engine is not None and current.applied < view.epochs.changes:
+            catch_up(tenant, engine, current, patience_s=QUESTION_PATIENCE_S)
+
+    def settle(self, tenant: TenantHandle) -> None:
+        """See `indexing.collection.Collections.settle`."""
+        with tenant.reading() as view:
+            collection, newest = serving(view), view.epochs.changes
+        engine = self.of(collection)
+        if engine is not None and collection is not None and collection.applied < newest:
+            catch_up(tenant, engine, collection)
+
+    def repair(self, tenant: TenantHandle, found: EngineDisagrees) -> None:
+        """See `indexing.collection.Collections.repair`. Not more often than every `REPAIR_PAUSE_S`, lost or not."""
+        with tenant.reading() as view:
+            collection = serving(view)
+        engine = self.of(collection)
+        if engine is None or collection is None or collection.physical != found.item:
+            return
+        self._require_pause(tenant, found)
+        if found.lost:
+            require_rebuild(tenant, collection)
+            catch_up(tenant, engine, collection, patience_s=QUESTION_PATIENCE_S)
+        else:
+            repair(tenant, engine, collection, found.chunk_ids)
+
+    def _require_pause(self, tenant: TenantHandle, found: EngineDisagrees) -> None:
+        now = self._clock()
+        with self._lock:
+            last = self._repaired.get(tenant.tenant_id)
+            if last is not None and now - last < REPAIR_PAUSE_S:
+                raise Unavailable(
+                    f"{found.reason}, also after a repair", item=found.item, remedy="try again; then run `doctor`"
+                )
+            self._repaired = {key: at for key, at in self._repaired.items() if now - at < REPAIR_PAUSE_S}
+            self._repaired[tenant.tenant_id] = now

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import bindparam, select
 
-from indexing.collection import Collections, CollectionSnapshot, Scored
+from indexing.collection import Collections, CollectionSnapshot, EngineDisagrees, Scored
 from indexing.terms import term_postings
 from retrieval.fusion import CANDIDATES, dense_weight_for, fuse
 from retrieval.passage import Passage
 from tenancy.domain import PermissionDomain, permission_domain, readable_documents
-from tenancy.errors import InvalidInput, StaleDomain
+from tenancy.errors import InvalidInput, StaleDomain, Unavailable
 from tenancy.identity import Principal
 from tenancy.schema import chunks, documents
 from tenancy.tenant import TenantHandle
@@ -25,6 +25,8 @@ __all__ = ["Collections", "Passages", "Scope", "SearchMode", "open_scope", "sear
 SearchMode = Literal["dense", "lexical", "hybrid"]
 MAX_TOP_K: Final = 1000
 ATTEMPTS: Final = 3
+SCOPES: Final = 8
+"""How many states a search tries to meet a server engine in, beside writers that move it on."""
 _OVERFETCH: Final = 4
 
 # Made once: for a few rows, making a statement takes longer than running it.
@@ -88,7 +90,10 @@ def search(
     `vector` (dimension,) is the question's, `covers` in [0, 1] how far the embedding model knows its language.
     Every row is read in a fresh transaction and checked against the domain of that moment. Where one is gone or
     unreadable by then, the search starts again under a new scope; after `ATTEMPTS` such rows are dropped.
-    Raises `InvalidInput`, also for any filter: there is none yet, and none is ever ignored.
+    A server engine that holds another state than the scope is asked again under a new one; where the database did not
+    move meanwhile, the engine is wrong and is put right first.
+    Raises `Unavailable` where that does not help; `InvalidInput`, also for any filter: there is none yet, and none is
+    ever ignored.
     """
     if filters is not None:
         raise InvalidInput("filters on metadata are not supported", item="filters", remedy="leave it out")
@@ -98,7 +103,7 @@ def search(
         raise InvalidInput("the scope was opened for another principal", item="scope")
     attempt = 1
     while True:
-        ranked, cosines = _rank(scope, query, vector, top_k, mode, covers)
+        scope, ranked, cosines = _rank_now(tenant, principal, scope, query, vector, top_k, mode, covers)
         items = _hydrate(tenant, principal, ranked)
         lost = len(ranked) - len(items)
         if not lost or attempt == ATTEMPTS:
@@ -113,6 +118,30 @@ def _open_scope(principal: Principal, tenant: TenantHandle, collections: Collect
     with tenant.reading() as view:
         snapshot = collections.snapshot(tenant, view)
         return Scope(permission_domain(principal, view), snapshot, collections)
+
+
+def _rank_now(
+    tenant: TenantHandle,
+    principal: Principal,
+    scope: Scope,
+    query: str,
+    vector: npt.NDArray[np.float32],
+    top_k: int,
+    mode: SearchMode,
+    covers: float,
+) -> tuple[Scope, list[Scored], dict[int, float]]:
+    """`_rank` under the first scope, from `scope` on, whose state the engine holds too."""
+    for _ in range(SCOPES):
+        try:
+            return scope, *_rank(scope, query, vector, top_k, mode, covers)
+        except EngineDisagrees as found:
+            before, collections = scope.snapshot.epochs, scope.collections
+            scope = open_scope(principal, tenant, collections)
+            if scope.snapshot.epochs == before:
+                collections.repair(tenant, found)
+    raise Unavailable(
+        "the vector engine holds another state than the database", item=tenant.name, remedy="try again in a moment"
+    )
 
 
 def _rank(

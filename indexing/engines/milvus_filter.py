@@ -29,8 +29,6 @@ def compile_expression(where: SealedFilter) -> str:
             return f"({' or '.join(compile_expression(part) for part in parts)})"
         case Not(part):
             return f"(not {compile_expression(part)})"
-        case OneOf(key, values) if isinstance(values[0], bool):
-            return f"({' or '.join(f'{_field(key)} == {_number(value)}' for value in values)})"
         case OneOf(key, values):
             return f"({_field(key)} in [{', '.join(map(_number, values))}])"
         case Bound(key, comparison, value):
@@ -45,8 +43,6 @@ def _field(key: str) -> str:
 
 def _number(value: int | float) -> str:
     """Digits of a number. Raises `ValueError` for anything else, so that no text can become part of an expression."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
     if type(value) is int and -(2**63) < value < 2**63:
         return str(value)
     if type(value) is float and math.isfinite(value):

@@ -24,21 +24,7 @@ def compile_filter(where: SealedFilter) -> models.Filter:
         case Not(part):
             return models.Filter(must_not=[compile_filter(part)])
         case OneOf(key, values):
-            return models.Filter(
-                should=[_match(key, values)] if not _flags(values) else [_flag(key, v) for v in values]
-            )
+            return models.Filter(must=[models.FieldCondition(key=key, match=models.MatchAny(any=list(values)))])
         case Bound(key, comparison, value):
             limits = {_LIMITS[comparison]: float(value)}
             return models.Filter(must=[models.FieldCondition(key=key, range=models.Range(**limits))])
-
-
-def _flags(values: tuple[int, ...]) -> bool:
-    return isinstance(values[0], bool)
-
-
-def _match(key: str, values: tuple[int, ...]) -> models.FieldCondition:
-    return models.FieldCondition(key=key, match=models.MatchAny(any=list(values)))
-
-
-def _flag(key: str, value: int) -> models.FieldCondition:
-    return models.FieldCondition(key=key, match=models.MatchValue(value=bool(value)))

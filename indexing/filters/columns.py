@@ -27,7 +27,7 @@ class Columns:
     """Compressed sparse columns over sorted typed keys.
 
     The documents in `slots[p]` for p from `starts[t]` to `starts[t + 1]` hold `values[p]` under `keys[t]`: whole
-    numbers as they are (False and True as 0 and 1), and floats, where `floats[t]`, as their 64 bits.
+    numbers as they are, and floats, where `floats[t]`, as their 64 bits.
     """
 
     count: int

@@ -17,9 +17,9 @@ from indexing.filters.tree import All, Any, Compare, Filter, Not, Tree
 from tenancy.fields import FIELD_TYPES, MAX_INTEGER, FieldType
 from tenancy.names import enc
 
-Number = int | float | bool
+Number = int | float
 """What stands under a typed key: `integer` an int within ±(2^53 - 1), `string` an int from 0 to 2^63 - 1, `number` a
-finite float that is never -0.0, `boolean` a bool."""
+finite float that is never -0.0, `boolean` 0 or 1 (engines and their clients differ in how they take a truth value)."""
 Comparison = Literal["lt", "le", "gt", "ge"]
 
 PURPOSE: Final = "metadata"
@@ -30,7 +30,7 @@ _TEXT_BITS: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """True where a value stands under `key` that is among `values` (at least one; ints, or bools)."""
+    """True where a value stands under `key` that is among `values` (at least one)."""
 
     key: str
     values: tuple[int, ...]
@@ -97,7 +97,7 @@ class Sealer:
     def _number(self, value: str | int | float | bool) -> Number:
         if isinstance(value, str):
             return self._digest(b"text" + _bytes(value)) & _TEXT_BITS
-        return value
+        return int(value) if isinstance(value, bool) else value
 
     def _digest(self, data: bytes) -> int:
         hashed = self._hash.copy()
@@ -121,16 +121,16 @@ def _several(where: Compare) -> tuple[str | int | float | bool, ...]:
 
 def _equal(key: str, kind: FieldType, values: tuple[Number, ...]) -> SealedFilter:
     if kind != "number":
-        return OneOf(key, tuple(int(value) if kind != "boolean" else bool(value) for value in values))
+        return OneOf(key, tuple(int(value) for value in values))
     # Engines match whole numbers and ranges of floats; a range of one value is that value.
-    equal = tuple(All[Bound]((Bound(key, "ge", value), Bound(key, "le", value))) for value in values)
-    return equal[0] if len(equal) == 1 else Any(equal)
+    equal: list[SealedFilter] = [All((Bound(key, "ge", value), Bound(key, "le", value))) for value in values]
+    return equal[0] if len(equal) == 1 else Any(tuple(equal))
 
 
 def _present(key: str, kind: FieldType) -> SealedFilter:
     """True of every value of the type: engines agree about ranges, not about what a missing key is."""
     if kind == "boolean":
-        return OneOf(key, (False, True))
+        return OneOf(key, (0, 1))
     lowest = {"string": 0, "integer": -MAX_INTEGER, "number": -sys.float_info.max}
     return Bound(key, "ge", lowest[kind])
 

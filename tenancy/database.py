@@ -11,9 +11,9 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal, Protocol
 
 from sqlalchemy import MetaData, create_engine
 from sqlalchemy.engine import Connection
@@ -22,7 +22,7 @@ from sqlalchemy.pool import QueuePool
 from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlcipher3 import dbapi2 as driver
 
-from tenancy.errors import Corrupt, NotFound, SchemaTooNew, Unavailable
+from tenancy.errors import Corrupt, NotFound, SchemaTooNew, StrongroomError, Unavailable
 
 BUSY_TIMEOUT_MS = 10_000
 PAGE_CACHE_KIB = 256
@@ -36,6 +36,29 @@ _DAMAGED = frozenset({11, 26})
 _OUT_OF_REACH = frozenset({5, 6, 8, 10, 13, 14})
 
 Migration = Callable[[Connection], None]
+
+RETIRED: Final = 0x7FFFFFFF
+"""The schema version of a file whose contents have moved to another file: nobody reads or writes it again."""
+
+
+class Retired(Unavailable):
+    """The contents moved to another file in the meantime, under another key. Open the tenant again."""
+
+    def __init__(self, item: str) -> None:
+        super().__init__("the data moved to another file", item=item, remedy="try again")
+
+
+class Place(Protocol):
+    """What is known of a file outside of it, so that one that is lost is not taken for one that is new."""
+
+    def made(self) -> bool:
+        """Whether the file was made before."""
+
+    def make(self) -> None:
+        """Remember that it is made now."""
+
+    def moved(self) -> bool:
+        """Whether its contents lie in another file by now."""
 
 
 class ConnectionPools:
@@ -72,7 +95,8 @@ class Database:
 
     `seed` fills a new file. `migrations[n]` takes a file from version n + 1 to n + 2, so that the current version
     is `len(migrations) + 1`.
-    Raises `SchemaTooNew` for a file of a newer program, `Corrupt` where the key does not fit.
+    Raises `SchemaTooNew` for a file of a newer program, `Corrupt` where the key does not fit, or where `place` knows
+    that the file was made and it is missing or empty; `Retired` where its contents have moved.
     """
 
     def __init__(
@@ -86,6 +110,7 @@ class Database:
         migrations: tuple[Migration, ...] = (),
         synchronous: Literal["FULL", "NORMAL"] = "FULL",
         page_cache: int = PAGE_CACHE_KIB,
+        place: Place | None = None,
     ) -> None:
         self.path = path
         self._key = key
@@ -95,6 +120,7 @@ class Database:
         self._migrations = migrations
         self._synchronous = synchronous
         self._page_cache = page_cache
+        self._place = place
         self._prepared = False
         self._prepare_lock = threading.Lock()
 
@@ -119,6 +145,28 @@ class Database:
         with self._connected() as connection:
             connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
+    def retire(self, connection: Connection) -> None:
+        """Let the write transaction of `connection` be the file's last: from its commit on everybody gets `Retired`."""
+        connection.exec_driver_sql(f"PRAGMA user_version = {RETIRED}")
+
+    def copy_to(self, target: Path, key: bytes) -> None:
+        """Write one committed state of the file to the new file `target` under `key`, beside readers and writers.
+
+        The copy is durable when this returns, and has no write-ahead log.
+        """
+        self._prepare()
+        with self._explained(), closing(self._connect()) as connection:
+            try:
+                connection.execute(f"ATTACH DATABASE ? AS copy KEY \"x'{key.hex()}'\"", (str(target),))
+                connection.execute("BEGIN")
+                self._check(int(connection.execute("PRAGMA user_version").fetchone()[0]))
+                connection.execute("SELECT sqlcipher_export('copy')")
+                connection.execute(f"PRAGMA copy.user_version = {self.version}")
+                connection.execute("COMMIT")
+                connection.execute("DETACH DATABASE copy")
+            except driver.Error as error:
+                raise DBAPIError("copy", None, error) from error
+
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[Connection]:
         self._prepare()
@@ -128,6 +176,7 @@ class Database:
             except DBAPIError as error:
                 raise Unavailable("the database is busy or out of reach", item=self.path.name) from error
             try:
+                self._check_version(connection)
                 yield connection
             except BaseException:
                 connection.rollback()
@@ -161,6 +210,8 @@ class Database:
         except driver.Error as error:
             if not self.path.parent.exists():
                 raise NotFound("the data was deleted", item=self.path.name) from None
+            if not self.path.exists():
+                raise self._lost() from None
             if _primary(error) in _OUT_OF_REACH:
                 raise self._out_of_reach() from error
             raise Corrupt(
@@ -170,8 +221,14 @@ class Database:
             yield connection
 
     def _connect(self) -> Any:
+        # Behind the first time a missing file is a loss: nothing is created in its place.
+        mode = "rw" if self._prepared and self._place is not None else "rwc"
         connection = driver.connect(
-            str(self.path), isolation_level=None, check_same_thread=False, timeout=BUSY_TIMEOUT_MS / 1000
+            f"{self.path.absolute().as_uri()}?mode={mode}",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=BUSY_TIMEOUT_MS / 1000,
         )
         try:
             connection.execute(f"PRAGMA key = \"x'{self._key.hex()}'\"")
@@ -194,22 +251,67 @@ class Database:
         with self._prepare_lock:
             if self._prepared:
                 return
+            made = self._place is not None and self._place.made()
+            if made and not self._filled():
+                raise self._lost()
             with self._explained(), self._connected() as connection:
                 found = self._user_version(connection)
+                if found == RETIRED or (found == 0 and made):
+                    self._check(found)
                 if found != self.version:
                     self._migrate(connection)
+            if self._place is not None and not made:
+                self._place.make()
             self._prepared = True
+
+    def _filled(self) -> bool:
+        try:
+            return self.path.stat().st_size > 0
+        except FileNotFoundError:
+            return False
+
+    def _lost(self) -> StrongroomError:
+        """Why a file that was made is not there."""
+        if not self.path.parent.exists():
+            return NotFound("the data was deleted", item=self.path.name)
+        if self._place is not None and self._place.moved():
+            return Retired(self.path.name)
+        return Corrupt("the file is missing or empty", item=self.path.name, remedy="restore it from a backup")
+
+    def _check_version(self, connection: Connection) -> None:
+        # Past SQLAlchemy: it runs in every transaction.
+        raw: Any = connection.connection.driver_connection
+        try:
+            found = int(raw.execute("PRAGMA user_version").fetchone()[0])
+        except driver.Error as error:
+            raise DBAPIError("version", None, error) from error
+        self._check(found)
+
+    def _check(self, found: int) -> None:
+        """Refuse a file that another process has retired, emptied or migrated since it was opened."""
+        if found == self.version:
+            return
+        if found == RETIRED:
+            raise Retired(self.path.name)
+        if found > self.version:
+            raise self._too_new(found)
+        raise self._lost()
+
+    def _too_new(self, found: int) -> SchemaTooNew:
+        return SchemaTooNew(
+            f"the file has schema version {found}, this program knows {self.version}",
+            item=self.path.name,
+            remedy="run the newer program that wrote it",
+        )
 
     def _migrate(self, connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
         try:
             found = self._user_version(connection)
+            if found == RETIRED:
+                raise Retired(self.path.name)
             if found > self.version:
-                raise SchemaTooNew(
-                    f"the file has schema version {found}, this program knows {self.version}",
-                    item=self.path.name,
-                    remedy="run the newer program that wrote it",
-                )
+                raise self._too_new(found)
             if found == 0:
                 self._create(connection)
             for migration in self._migrations[max(found - 1, 0) :] if found else ():

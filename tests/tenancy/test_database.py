@@ -10,7 +10,7 @@ from sqlalchemy import Column, Integer, MetaData, Table, Text, insert, select
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
-from tenancy.database import ConnectionPools, Database
+from tenancy.database import ConnectionPools, Database, Retired
 from tenancy.errors import Corrupt, SchemaTooNew, Unavailable
 
 metadata = MetaData()
@@ -159,3 +159,97 @@ def test_a_failing_migration_changes_nothing(tmp_path: Path) -> None:
     ):
         pass
     assert texts(open_file(tmp_path / "a")) == ["old"]
+
+
+class Known:
+    """A place as the control plane knows it."""
+
+    def __init__(self, *, made: bool = False, moved: bool = False) -> None:
+        self.is_made = made
+        self.has_moved = moved
+
+    def made(self) -> bool:
+        return self.is_made
+
+    def make(self) -> None:
+        self.is_made = True
+
+    def moved(self) -> bool:
+        return self.has_moved
+
+
+def known_file(path: Path, place: Known) -> Database:
+    return Database(path, KEY, metadata, ConnectionPools(), place=place)
+
+
+def test_a_file_is_made_once_and_its_loss_is_no_new_beginning(tmp_path: Path) -> None:
+    place = Known()
+    add(known_file(tmp_path / "a", place), "kept")
+    assert place.is_made
+    assert texts(known_file(tmp_path / "a", place)) == ["kept"]
+    whole = (tmp_path / "a").read_bytes()
+    for name in ("a-wal", "a-shm"):
+        (tmp_path / name).unlink(missing_ok=True)
+    (tmp_path / "a").write_bytes(b"")
+    with pytest.raises(Corrupt, match="restore it from a backup"):
+        texts(known_file(tmp_path / "a", place))
+    (tmp_path / "a").unlink()
+    with pytest.raises(Corrupt, match="missing or empty"):
+        texts(known_file(tmp_path / "a", place))
+    assert not (tmp_path / "a").exists()
+    (tmp_path / "a").write_bytes(whole)
+
+
+def test_a_file_without_a_place_may_be_lost(tmp_path: Path) -> None:
+    add(open_file(tmp_path / "a"), "only a cache")
+    (tmp_path / "a").unlink()
+    assert texts(open_file(tmp_path / "a")) == []
+
+
+def test_a_file_that_vanishes_while_it_is_open_is_not_made_anew(tmp_path: Path) -> None:
+    place, pools = Known(), ConnectionPools()
+    database = Database(tmp_path / "a", KEY, metadata, pools, place=place)
+    add(database, "kept")
+    pools.close()
+    (tmp_path / "a").unlink()
+    with pytest.raises(Corrupt, match="missing"):
+        texts(database)
+    place.has_moved = True
+    with pytest.raises(Retired):
+        texts(database)
+    assert list(tmp_path.glob("a*")) == []
+
+
+def test_a_retired_file_is_used_by_nobody_again(tmp_path: Path) -> None:
+    old, beside = open_file(tmp_path / "a"), open_file(tmp_path / "a")
+    add(beside, "kept")
+    with old.writing() as connection:
+        old.copy_to(tmp_path / "b", bytes(32))
+        old.retire(connection)
+    for database in (old, beside, open_file(tmp_path / "a")):
+        with pytest.raises(Retired):
+            texts(database)
+        with pytest.raises(Retired):
+            add(database, "lost")
+    assert texts(open_file(tmp_path / "b", key=bytes(32))) == ["kept"]
+
+
+def test_a_copy_is_one_state_and_keeps_numbers_from_being_used_again(tmp_path: Path) -> None:
+    database = open_file(tmp_path / "a")
+    add(database, "one")
+    with database.writing() as connection:
+        connection.execute(insert(notes).values(text="unfinished"))
+        database.copy_to(tmp_path / "b", bytes(32))
+    with pytest.raises(Corrupt):
+        texts(open_file(tmp_path / "b"))
+    assert texts(open_file(tmp_path / "b", key=bytes(32))) == ["one"]
+    assert texts(database) == ["one", "unfinished"]
+
+
+def test_a_file_that_a_newer_program_migrated_meanwhile_is_refused(tmp_path: Path) -> None:
+    old = open_file(tmp_path / "a")
+    add(old, "kept")
+    newer = Database(tmp_path / "a", KEY, metadata, ConnectionPools(), migrations=(lambda _: None,))
+    assert texts(newer) == ["kept"]
+    with pytest.raises(SchemaTooNew):
+        texts(old)

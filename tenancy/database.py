@@ -48,7 +48,7 @@ class Retired(Unavailable):
         super().__init__("the data moved to another file", item=item, remedy="try again")
 
 
-class Place(Protocol):
+class Mark(Protocol):
     """What is known of a file outside of it, so that one that is lost is not taken for one that is new."""
 
     def made(self) -> bool:
@@ -95,7 +95,7 @@ class Database:
 
     `seed` fills a new file. `migrations[n]` takes a file from version n + 1 to n + 2, so that the current version
     is `len(migrations) + 1`.
-    Raises `SchemaTooNew` for a file of a newer program, `Corrupt` where the key does not fit, or where `place` knows
+    Raises `SchemaTooNew` for a file of a newer program, `Corrupt` where the key does not fit, or where `mark` knows
     that the file was made and it is missing or empty; `Retired` where its contents have moved.
     """
 
@@ -110,7 +110,7 @@ class Database:
         migrations: tuple[Migration, ...] = (),
         synchronous: Literal["FULL", "NORMAL"] = "FULL",
         page_cache: int = PAGE_CACHE_KIB,
-        place: Place | None = None,
+        mark: Mark | None = None,
     ) -> None:
         self.path = path
         self._key = key
@@ -120,7 +120,7 @@ class Database:
         self._migrations = migrations
         self._synchronous = synchronous
         self._page_cache = page_cache
-        self._place = place
+        self._mark = mark
         self._prepared = False
         self._prepare_lock = threading.Lock()
 
@@ -222,7 +222,7 @@ class Database:
 
     def _connect(self) -> Any:
         # Behind the first time a missing file is a loss: nothing is created in its place.
-        mode = "rw" if self._prepared and self._place is not None else "rwc"
+        mode = "rw" if self._prepared and self._mark is not None else "rwc"
         connection = driver.connect(
             f"{self.path.absolute().as_uri()}?mode={mode}",
             uri=True,
@@ -251,7 +251,7 @@ class Database:
         with self._prepare_lock:
             if self._prepared:
                 return
-            made = self._place is not None and self._place.made()
+            made = self._mark is not None and self._mark.made()
             if made and not self._filled():
                 raise self._lost()
             with self._explained(), self._connected() as connection:
@@ -260,8 +260,8 @@ class Database:
                     self._check(found)
                 if found != self.version:
                     self._migrate(connection)
-            if self._place is not None and not made:
-                self._place.make()
+            if self._mark is not None and not made:
+                self._mark.make()
             self._prepared = True
 
     def _filled(self) -> bool:
@@ -274,7 +274,7 @@ class Database:
         """Why a file that was made is not there."""
         if not self.path.parent.exists():
             return NotFound("the data was deleted", item=self.path.name)
-        if self._place is not None and self._place.moved():
+        if self._mark is not None and self._mark.moved():
             return Retired(self.path.name)
         return Corrupt("the file is missing or empty", item=self.path.name, remedy="restore it from a backup")
 

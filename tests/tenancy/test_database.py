@@ -162,7 +162,7 @@ def test_a_failing_migration_changes_nothing(tmp_path: Path) -> None:
 
 
 class Known:
-    """A place as the control plane knows it."""
+    """A mark as the control plane keeps it."""
 
     def __init__(self, *, made: bool = False, moved: bool = False) -> None:
         self.is_made = made
@@ -178,43 +178,43 @@ class Known:
         return self.has_moved
 
 
-def known_file(path: Path, place: Known) -> Database:
-    return Database(path, KEY, metadata, ConnectionPools(), place=place)
+def known_file(path: Path, mark: Known) -> Database:
+    return Database(path, KEY, metadata, ConnectionPools(), mark=mark)
 
 
 def test_a_file_is_made_once_and_its_loss_is_no_new_beginning(tmp_path: Path) -> None:
-    place = Known()
-    add(known_file(tmp_path / "a", place), "kept")
-    assert place.is_made
-    assert texts(known_file(tmp_path / "a", place)) == ["kept"]
+    mark = Known()
+    add(known_file(tmp_path / "a", mark), "kept")
+    assert mark.is_made
+    assert texts(known_file(tmp_path / "a", mark)) == ["kept"]
     whole = (tmp_path / "a").read_bytes()
     for name in ("a-wal", "a-shm"):
         (tmp_path / name).unlink(missing_ok=True)
     (tmp_path / "a").write_bytes(b"")
     with pytest.raises(Corrupt, match="restore it from a backup"):
-        texts(known_file(tmp_path / "a", place))
+        texts(known_file(tmp_path / "a", mark))
     (tmp_path / "a").unlink()
     with pytest.raises(Corrupt, match="missing or empty"):
-        texts(known_file(tmp_path / "a", place))
+        texts(known_file(tmp_path / "a", mark))
     assert not (tmp_path / "a").exists()
     (tmp_path / "a").write_bytes(whole)
 
 
-def test_a_file_without_a_place_may_be_lost(tmp_path: Path) -> None:
+def test_a_file_without_a_mark_may_be_lost(tmp_path: Path) -> None:
     add(open_file(tmp_path / "a"), "only a cache")
     (tmp_path / "a").unlink()
     assert texts(open_file(tmp_path / "a")) == []
 
 
 def test_a_file_that_vanishes_while_it_is_open_is_not_made_anew(tmp_path: Path) -> None:
-    place, pools = Known(), ConnectionPools()
-    database = Database(tmp_path / "a", KEY, metadata, pools, place=place)
+    mark, pools = Known(), ConnectionPools()
+    database = Database(tmp_path / "a", KEY, metadata, pools, mark=mark)
     add(database, "kept")
     pools.close()
     (tmp_path / "a").unlink()
     with pytest.raises(Corrupt, match="missing"):
         texts(database)
-    place.has_moved = True
+    mark.has_moved = True
     with pytest.raises(Retired):
         texts(database)
     assert list(tmp_path.glob("a*")) == []

@@ -17,6 +17,7 @@ from sqlalchemy.engine import Connection
 
 from tenancy import credentials, directory, schema
 from tenancy.apikeys import MintedKey
+from tenancy.contract import Contract
 from tenancy.credentials import KeyRecord, NewKey
 from tenancy.database import ConnectionPools, Database
 from tenancy.deletion import artefacts, sign, signing_key
@@ -34,7 +35,9 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _WRAPPED: Final = select(schema.wrapped_keys.c.wrapped).where(
     schema.wrapped_keys.c.tenant_id == bindparam("tenant"), schema.wrapped_keys.c.purpose == bindparam("use")
 )
-_STATUS: Final = select(schema.tenants.c.status).where(schema.tenants.c.id == bindparam("tenant"))
+_OPENED: Final = select(schema.tenants.c.status, schema.tenants.c.contract).where(
+    schema.tenants.c.id == bindparam("tenant")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +98,14 @@ class Tenants:
 
     # Tenants
 
-    def create(self, name: str, contract: Mapping[str, Any] | None = None) -> TenantRecord:
+    def create(self, name: str, contract: Contract | None = None) -> TenantRecord:
         """Create an empty tenant with fresh random keys. Raises `AlreadyExists`, `InvalidInput`."""
         if not _NAME.fullmatch(name):
             raise InvalidInput(
                 "a tenant name is 1 to 63 of a-z 0-9 . _ - and begins with a letter or digit", item=name[:100]
             )
         tenant_id = f"t_{secrets.token_hex(16)}"
-        record = TenantRecord(tenant_id, name, "active", self._clock(), dict(contract or {}))
+        record = TenantRecord(tenant_id, name, "active", self._clock(), (contract or Contract()).stored())
         with self._control.writing() as connection:
             if _find(connection, name) is not None:
                 raise AlreadyExists("a tenant of this name exists", item=name)
@@ -136,6 +139,16 @@ class Tenants:
             if record is None:
                 raise NotFound("no such tenant", item=name)
             connection.execute(update(schema.tenants).where(schema.tenants.c.id == record.id).values(status=status))
+        return self.show(name)
+
+    def set_contract(self, name: str, contract: Contract) -> TenantRecord:
+        """Put another contract in place; holds from the next request on."""
+        with self._control.writing() as connection:
+            record = _find(connection, name)
+            if record is None:
+                raise NotFound("no such tenant", item=name)
+            stored = update(schema.tenants).where(schema.tenants.c.id == record.id).values(contract=contract.stored())
+            connection.execute(stored)
         return self.show(name)
 
     def delete(self, name: str) -> dict[str, Any]:
@@ -197,14 +210,19 @@ class Tenants:
         return [handle.tenant_id for handle in gone]
 
     def open(self, principal: Principal) -> TenantHandle:
-        """The handle of the principal's own tenant. Raises `TenantSuspended`, `NotFound` (deleted)."""
+        """The handle of the principal's own tenant, with its present contract.
+
+        Raises `TenantSuspended`, `NotFound` (deleted), `Corrupt` for a contract that this version does not know.
+        """
         with self._control.reading() as connection:
-            row = connection.execute(_STATUS, {"tenant": principal.tenant_id}).one_or_none()
+            row = connection.execute(_OPENED, {"tenant": principal.tenant_id}).one_or_none()
         if row is None:
             raise NotFound("the tenant does not exist any more", item=principal.tenant)
         if row.status != "active":
             raise TenantSuspended("the tenant is suspended", item=principal.tenant, remedy="ask its operator")
-        return self._handle(principal.tenant_id, principal.tenant)
+        handle = self._handle(principal.tenant_id, principal.tenant)
+        handle.agree(row.contract)
+        return handle
 
     def audit_files(self, principal: Principal) -> AuditFiles:
         """The audit log of the principal's tenant, also of a suspended one."""

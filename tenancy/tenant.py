@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from sqlalchemy import CursorResult, Executable, MetaData, insert, select, updat
 from sqlalchemy.engine import Connection
 
 from tenancy import migrations, schema
+from tenancy.contract import Contract, stored_contract
 from tenancy.database import ConnectionPools, Database, Migration
 from tenancy.keys import TenantKeys, derive
 from tenancy.locks import file_lock
@@ -116,7 +117,10 @@ class AuditFiles:
 
 
 class TenantHandle:
-    """One tenant, opened for an authenticated principal. Sealed: only `Tenants.open` makes one."""
+    """One tenant, opened for an authenticated principal. Sealed: only `Tenants.open` makes one.
+
+    `contract` is what `Tenants.open` read last: a change holds from the next request on.
+    """
 
     def __init__(
         self,
@@ -135,6 +139,8 @@ class TenantHandle:
         self.directory = directory
         self.keys = keys
         self.audit = audit
+        self.contract = Contract()
+        self._agreed: Mapping[str, Any] = {}
         self._pools = pools
         self._databases: dict[str, Database] = {}
         self._lock = threading.Lock()
@@ -142,6 +148,12 @@ class TenantHandle:
 
     def __repr__(self) -> str:
         return f"TenantHandle({self.tenant_id})"
+
+    def agree(self, stored: Mapping[str, Any]) -> None:
+        """Take the contract that the control plane has now; for `Tenants.open`. Raises `Corrupt`."""
+        if stored != self._agreed:
+            self.contract = stored_contract(stored, self.name)
+            self._agreed = stored
 
     @contextmanager
     def reading(self) -> Iterator[ReadView]:

@@ -10,6 +10,7 @@ import pytest
 
 from tenancy import directory
 from tenancy.acl import AccessList
+from tenancy.contract import Contract
 from tenancy.control import Tenants
 from tenancy.deletion import verify
 from tenancy.errors import AlreadyExists, InvalidInput, NotFound, TenantSuspended, Unauthenticated
@@ -28,7 +29,7 @@ def test_a_bad_tenant_name_is_refused(tenants: Tenants, name: str) -> None:
 
 
 def test_a_tenant_is_there_after_a_restart_and_its_name_is_taken(tenants: Tenants, master: MasterKey) -> None:
-    made = tenants.create("acme", {"tier": "collection"})
+    made = tenants.create("acme", Contract(retention="ten years"))
     again = Tenants(tenants.data_dir, master)
     assert again.show("acme") == made
     with pytest.raises(AlreadyExists):

@@ -1,0 +1,150 @@
+"""A tenant's contract: isolation tier, engine, embedding model, filterable metadata, limits. From a TOML file.
+
+Every key has an effect, and an unknown one is refused with the nearest that is known: a promise to a customer that is
+silently ignored is none.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, get_args, get_type_hints
+
+import msgspec
+
+from tenancy.admission import Limits, TenantLimits
+from tenancy.errors import Corrupt, InvalidInput
+from tenancy.fields import FIELD_TYPES, FieldType
+from tenancy.names import nfc_name
+
+Tier = Literal["collection", "dedicated"]
+EngineName = Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9_-]{0,62}$")]
+
+MAX_FIELDS: Final = 64
+"""Metadata fields of one contract."""
+
+_REMEDY: Final = "see configs/contracts/example.toml"
+
+
+class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """What was agreed with one tenant. A key that is left out leaves the choice to the deployment.
+
+    `tier` "collection" is a physical collection of its own at an engine that others use too; "dedicated" needs an
+    engine that serves this tenant alone. `engine` is the name of one of the deployment's engines, `model` one of its
+    embedding models. `metadata` are the fields that questions may filter by, with their types. `admission` takes the
+    place of the deployment's limits, number by number. `retention` says why and how long the audit log is kept when
+    the tenant is deleted; the deletion certificate repeats it.
+    """
+
+    tier: Tier = "collection"
+    engine: EngineName | None = None
+    model: Annotated[str, msgspec.Meta(min_length=1, max_length=500)] | None = None
+    metadata: dict[str, FieldType] = {}
+    admission: TenantLimits = TenantLimits()
+    retention: Annotated[str, msgspec.Meta(min_length=1, max_length=500)] | None = None
+
+    def limits(self, deployment: TenantLimits) -> TenantLimits:
+        """The limits that hold for this tenant."""
+        own = self.admission
+        return TenantLimits(tenant=_over(own.tenant, deployment.tenant), user=_over(own.user, deployment.user))
+
+    def stored(self) -> dict[str, Any]:
+        """As JSON for the control plane, without what is left to the deployment."""
+        builtins: dict[str, Any] = msgspec.to_builtins(self)
+        limits = msgspec.to_builtins(self.admission)
+        given = {
+            scope: kept
+            for scope, amounts in limits.items()
+            if (kept := {name: amount for name, amount in amounts.items() if amount is not None})
+        }
+        builtins.pop("admission", None)
+        return builtins | ({"admission": given} if given else {})
+
+
+def read_contract(path: Path) -> Contract:
+    """The contract in a TOML file. Raises `InvalidInput` naming the file or the path of the key."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInput("the contract cannot be read", item=str(path), remedy=str(error.strerror)) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput("the contract is not TOML", item=str(path), remedy=str(error)) from None
+    return check_contract(found)
+
+
+def check_contract(found: Mapping[str, Any]) -> Contract:
+    """`found` as a contract. Raises `InvalidInput` whose item is the path of the key, as in "admission.user"."""
+    for key, known in _unknown(found, Contract, ""):
+        nearest = difflib.get_close_matches(key.rpartition(".")[2], [name.rpartition(".")[2] for name in known], n=1)
+        place = key.rpartition(".")[0]
+        remedy = (
+            f"did you mean {f'{place}.' if place else ''}{nearest[0]}?" if nearest else f"known: {', '.join(known)}"
+        )
+        raise InvalidInput("a contract has no such key", item=key[:200], remedy=remedy)
+    fields = found.get("metadata", {})
+    checked = dict(found)
+    if isinstance(fields, Mapping):
+        checked["metadata"] = dict(_fields(fields))
+    try:
+        contract = msgspec.convert(checked, Contract)
+    except msgspec.ValidationError as error:
+        reason, _, where = str(error).partition(" - at `$.")
+        item = where.rstrip("`") or "contract"
+        raise InvalidInput(reason[:1].lower() + reason[1:], item=item, remedy=_REMEDY) from None
+    if contract.tier == "dedicated" and contract.engine is None:
+        raise InvalidInput(
+            "the dedicated tier needs an engine of its own",
+            item="engine",
+            remedy="name an engine whose settings have dedicated_to = this tenant",
+        )
+    return contract
+
+
+def stored_contract(found: Mapping[str, Any], tenant: str) -> Contract:
+    """A contract from the control plane. Raises `Corrupt` where this version cannot keep it: nothing is left out."""
+    try:
+        return check_contract(found)
+    except InvalidInput as error:
+        raise Corrupt(
+            f"the tenant's contract cannot be kept by this version of the program: {error.item}: {error.reason}",
+            item=tenant,
+            remedy="use the version that wrote it, or `strongroom tenant contract set`",
+        ) from None
+
+
+def _fields(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    if len(fields) > MAX_FIELDS:
+        raise InvalidInput(f"a contract declares at most {MAX_FIELDS} fields", item="metadata", remedy=_REMEDY)
+    seen: set[str] = set()
+    for name, kind in fields.items():
+        known = nfc_name(name, "field")
+        if known in seen:
+            raise InvalidInput("two fields have the same name", item=f"metadata.{known}", remedy="remove one")
+        seen.add(known)
+        if kind not in FIELD_TYPES:
+            types = ", ".join(FIELD_TYPES)
+            raise InvalidInput("a field has no such type", item=f"metadata.{known}", remedy=f"write one of {types}")
+        yield known, kind
+
+
+def _unknown(found: Mapping[str, Any], struct: type[msgspec.Struct], prefix: str) -> Iterator[tuple[str, list[str]]]:
+    """Keys that `struct` does not have, with those that it has; tables inside of it likewise."""
+    hints = get_type_hints(struct)
+    for key, value in found.items():
+        if key not in hints:
+            yield prefix + key, [prefix + name for name in hints]
+            continue
+        for inner in (hints[key], *get_args(hints[key])):
+            if isinstance(inner, type) and issubclass(inner, msgspec.Struct) and isinstance(value, Mapping):
+                yield from _unknown(value, inner, f"{prefix}{key}.")
+
+
+def _over(own: Limits, deployment: Limits) -> Limits:
+    return Limits(
+        **{
+            name: chosen if (chosen := getattr(own, name)) is not None else getattr(deployment, name)
+            for name in own.__struct_fields__
+        }
+    )

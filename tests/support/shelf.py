@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from sqlalchemy import select
 
 from indexing import documents
 from indexing.catalogue import EMBEDDED
@@ -15,6 +16,7 @@ from indexing.chunk import Chunk
 from indexing.collections.open import OpenCollections
 from indexing.documents import Content
 from indexing.embed import Fingerprint
+from indexing.engine import Engine
 from indexing.model import claim_model
 from indexing.origin import API
 from indexing.snapshot import Snapshot
@@ -24,6 +26,8 @@ from tenancy.control import Tenants
 from tenancy.domain import PermissionDomain, permission_domain
 from tenancy.identity import Authenticator, Principal
 from tenancy.keys import MasterKey
+from tenancy.schema import chunks
+from tenancy.schema import documents as named
 from tests.support.people import NOW, Company
 
 DIMENSION = 4
@@ -35,12 +39,17 @@ FINGERPRINT = Fingerprint(
 class Shelf:
     """Documents of one company, and a collection over them."""
 
-    def __init__(self, company: Company, fingerprint: Fingerprint = FINGERPRINT, engine: str = EMBEDDED) -> None:
+    def __init__(
+        self,
+        company: Company,
+        fingerprint: Fingerprint = FINGERPRINT,
+        engine: str = EMBEDDED,
+        engines: Mapping[str, Engine] | None = None,
+    ) -> None:
         self.company = company
         self.fingerprint = fingerprint
         self.engine = engine
-        self.collections = OpenCollections(fingerprint, budget_bytes=2**30)
-        self._ids: dict[str, int] = {}
+        self.collections = OpenCollections(fingerprint, budget_bytes=2**30, engines=engines)
 
     def put(
         self,
@@ -49,6 +58,7 @@ class Shelf:
         vectors: Sequence[Sequence[float]] | None = None,
         allow: Iterable[str] = (),
         deny: Iterable[str] = (),
+        metadata: Mapping[str, str | int | float | bool] | None = None,
     ) -> list[int]:
         """Add or replace a document with a chunk a text; returns the chunk ids."""
         self._claim()
@@ -57,7 +67,7 @@ class Shelf:
             version=f"sha256:{abs(hash((texts, str(given)))):x}",
             title=name,
             media_type="text/plain",
-            metadata={},
+            metadata=metadata or {},
             warnings=(),
             chunks=[Chunk(ordinal, 0, len(text), text) for ordinal, text in enumerate(texts)],
             terms=[pack(term_postings(text)) for text in texts],
@@ -66,10 +76,11 @@ class Shelf:
         )
         access = AccessList.of(allow, deny)
         with self.company.handle.writing() as view:
-            if name in self._ids:
-                documents.replace(view, self._ids[name], name, content, API, access, NOW)
+            stored = documents.find_stored(view, name)
+            if stored is not None:
+                documents.replace(view, stored.id, name, content, API, access, NOW)
             else:
-                self._ids[name] = documents.add(view, name, content, API, access, NOW)
+                documents.add(view, name, content, API, access, NOW)
         return self.chunk_ids(name)
 
     def _claim(self) -> None:
@@ -78,18 +89,14 @@ class Shelf:
 
     def chunk_ids(self, name: str) -> list[int]:
         with self.company.handle.reading() as view:
-            return [
-                row.id
-                for row in view.execute(
-                    documents.chunks.select()
-                    .where(documents.chunks.c.document_id == self._ids[name])
-                    .order_by(documents.chunks.c.ordinal)
-                )
-            ]
+            query = select(chunks.c.id).join(named, named.c.id == chunks.c.document_id).where(named.c.name == name)
+            return list(view.execute(query.order_by(chunks.c.ordinal)).scalars())
 
     def remove(self, name: str) -> None:
         with self.company.handle.writing() as view:
-            documents.remove(view, self._ids.pop(name), NOW)
+            stored = documents.find_stored(view, name)
+            assert stored is not None
+            documents.remove(view, stored.id, NOW)
 
     def scope(self, principal: Principal) -> tuple[PermissionDomain, Snapshot]:
         with self.company.handle.reading() as view:

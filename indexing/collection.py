@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from indexing.filters import SealedFilter
 from indexing.terms import TermVector
 from tenancy.domain import PermissionDomain
 from tenancy.errors import StaleDomain
@@ -37,7 +38,8 @@ class CollectionSnapshot(Protocol):
     """One state of one tenant's collection. Searches are safe from any number of threads.
 
     Both legs return at most `k` chunks, all readable, by falling score and then rising chunk id, and are
-    exact: where `k` readable chunks exist (for the lexical leg: that share a term), `k` come back. Both raise
+    exact: where `k` readable chunks exist that `where` describes (for the lexical leg: that share a term), `k` come
+    back. `where` is a filter sealed for this tenant (`indexing.filters`). Both raise
     `StaleDomain` for a domain of another tenant or another state; `dense` also raises `EngineDisagrees` and
     `Unavailable` where a server engine holds the vectors.
     """
@@ -48,11 +50,15 @@ class CollectionSnapshot(Protocol):
     @property
     def epochs(self) -> Epochs: ...
 
-    def dense(self, domain: PermissionDomain, vector: npt.NDArray[np.float32], k: int) -> list[Scored]:
+    def dense(
+        self, domain: PermissionDomain, vector: npt.NDArray[np.float32], k: int, where: SealedFilter | None = None
+    ) -> list[Scored]:
         """The nearest chunks to `vector` (dimension,) by inner product."""
         ...
 
-    def lexical(self, domain: PermissionDomain, terms: TermVector, k: int) -> list[Scored]:
+    def lexical(
+        self, domain: PermissionDomain, terms: TermVector, k: int, where: SealedFilter | None = None
+    ) -> list[Scored]:
         """The best chunks for `terms` by BM25 with the statistics of the readable chunks alone."""
         ...
 

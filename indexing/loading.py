@@ -13,11 +13,13 @@ from sqlalchemy import ColumnElement, Row, select, true
 from indexing.access import Entry, SegmentAccess
 from indexing.catalogue import EMBEDDED, Collection
 from indexing.engine import Engine
+from indexing.filters import PURPOSE, Sealer
+from indexing.filters.sealed import Number
 from indexing.segment import Segment, Vectors
 from indexing.snapshot import Part, Snapshot
 from indexing.terms import unpack
 from tenancy.errors import Corrupt, StaleDomain
-from tenancy.schema import acl, changes, chunks, vectors
+from tenancy.schema import acl, changes, chunks, documents, vectors
 from tenancy.tenant import ReadView
 
 MERGE_FACTOR: Final = 4
@@ -98,8 +100,10 @@ def _apply(snapshot: Snapshot, view: ReadView, changed: set[int]) -> list[Part]:
     return [*parts, _load_part(view, snapshot.collection, snapshot.dimension, unknown)] if unknown else parts
 
 
-def _load_part(view: ReadView, collection: Collection | None, dimension: int, documents: Collected[int] | None) -> Part:
-    """One segment of the chunks of `documents`, or of all; without vectors where a server engine holds them."""
+def _load_part(
+    view: ReadView, collection: Collection | None, dimension: int, document_ids: Collected[int] | None
+) -> Part:
+    """One segment of the chunks of `document_ids`, or of all; without vectors where a server engine holds them."""
     embedded = collection is None or collection.engine == EMBEDDED
     columns = [chunks.c.document_id, chunks.c.id, chunks.c.terms]
     query = select(*columns)
@@ -108,14 +112,14 @@ def _load_part(view: ReadView, collection: Collection | None, dimension: int, do
         query = select(*columns, vectors.c.vector).outerjoin(vectors, ours)
     rows = [
         row
-        for condition in _conditions(chunks.c.document_id, documents)
+        for condition in _conditions(chunks.c.document_id, document_ids)
         for row in view.execute(query.where(condition).order_by(chunks.c.document_id, chunks.c.ordinal)).all()
     ]
     owners = np.array([row.document_id for row in rows], dtype=np.int64)
     chunk_ids = np.array([row.id for row in rows], dtype=np.int64)
     found = _vectors(view, rows, dimension) if embedded else None
-    segment = Segment.of(found, chunk_ids, owners, [unpack(row.terms) for row in rows])
-    lists = _access_lists(view, documents)
+    segment = Segment.of(found, chunk_ids, owners, [unpack(row.terms) for row in rows], _metadata(view, document_ids))
+    lists = _access_lists(view, document_ids)
     entries = (
         (slot, entry)
         for slot, document_id in enumerate(segment.document_ids.tolist())
@@ -137,6 +141,17 @@ def _vectors(view: ReadView, rows: Sequence[Row[Any]], dimension: int) -> Vector
     if not np.isfinite(found).all():
         raise Corrupt("a stored vector is not finite", item=view.tenant.tenant_id, remedy="ingest the documents again")
     return found.astype(np.float32)
+
+
+def _metadata(view: ReadView, document_ids: Collected[int] | None) -> dict[int, dict[str, Number]]:
+    """The sealed metadata of those documents that have any."""
+    sealer = Sealer(view.tenant.keys.purpose(PURPOSE))
+    return {
+        document_id: sealer.metadata(metadata)
+        for condition in _conditions(documents.c.id, document_ids)
+        for document_id, metadata in view.execute(select(documents.c.id, documents.c.metadata).where(condition))
+        if metadata
+    }
 
 
 def _merged(parts: Sequence[Part]) -> Part:

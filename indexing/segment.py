@@ -1,4 +1,4 @@
-"""An immutable piece of a collection: vectors in a bare FAISS index, postings, and which rows are whose.
+"""An immutable piece of a collection: vectors in a bare FAISS index, postings, metadata, and which rows are whose.
 
 Rows are positions. All rows of one document stand together, documents ascend by id, and a document's place among
 them is its slot. Access lists and deletions are not in here (`indexing.access`): they change while segments stay.
@@ -6,7 +6,7 @@ them is its slot. Access lists and deletions are not in here (`indexing.access`)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,8 @@ import faiss
 import numpy as np
 import numpy.typing as npt
 
+from indexing.filters import Columns, SealedFilter
+from indexing.filters.sealed import Number
 from indexing.postings import Mask, Postings
 from indexing.terms import TermVector
 from tenancy.errors import Corrupt
@@ -26,6 +28,7 @@ Ids = npt.NDArray[np.int64]
 class Segment:
     """`chunk_ids` (rows,), `document_ids` (slots,) ascending, `starts` (slots + 1,) first rows of the slots.
 
+    `metadata` is of the slots: it never changes, since a document's new metadata comes with new chunks.
     `index` is None where a server engine holds the vectors; then `by_id` (rows,) orders the rows by chunk id.
     """
 
@@ -34,12 +37,24 @@ class Segment:
     document_ids: Ids
     starts: npt.NDArray[np.int64]
     postings: Postings
+    metadata: Columns
     by_id: Ids | None = None
 
     @classmethod
-    def of(cls, vectors: Vectors | None, chunk_ids: Ids, owners: Ids, terms: Sequence[TermVector]) -> Segment:
-        """Index `vectors` (rows, dimension), if any; `owners` (rows,) are the document ids, ascending."""
-        return cls._of(vectors, chunk_ids, owners, Postings.of(terms))
+    def of(
+        cls,
+        vectors: Vectors | None,
+        chunk_ids: Ids,
+        owners: Ids,
+        terms: Sequence[TermVector],
+        metadata: Mapping[int, Mapping[str, Number]],
+    ) -> Segment:
+        """Index `vectors` (rows, dimension), if any; `owners` (rows,) are the document ids, ascending.
+
+        `metadata` is sealed, by document id.
+        """
+        columns = Columns.of([metadata.get(document_id, {}) for document_id in np.unique(owners).tolist()])
+        return cls._of(vectors, chunk_ids, owners, Postings.of(terms), columns)
 
     @classmethod
     def merged(cls, parts: Sequence[tuple[Segment, Mask]]) -> Segment:
@@ -50,10 +65,18 @@ class Segment:
         order = np.argsort(owners, kind="stable")
         postings = Postings.merged([(segment.postings, keep) for segment, keep in parts], order)
         vectors = np.concatenate(held)[order] if held else None
-        return cls._of(vectors, chunk_ids[order], owners[order], postings)
+        documents = np.unique(owners)
+        columns = Columns.merged(
+            [
+                (segment.metadata, keep[segment.starts[:-1]], np.searchsorted(documents, segment.document_ids))
+                for segment, keep in parts
+            ],
+            len(documents),
+        )
+        return cls._of(vectors, chunk_ids[order], owners[order], postings, columns)
 
     @classmethod
-    def _of(cls, vectors: Vectors | None, chunk_ids: Ids, owners: Ids, postings: Postings) -> Segment:
+    def _of(cls, vectors: Vectors | None, chunk_ids: Ids, owners: Ids, postings: Postings, columns: Columns) -> Segment:
         index, by_id = None, None
         if vectors is None:
             by_id = np.argsort(chunk_ids, kind="stable")
@@ -62,7 +85,7 @@ class Segment:
             index.add(np.ascontiguousarray(vectors))
         document_ids, first = np.unique(owners, return_index=True)
         starts = np.append(first, len(owners)).astype(np.int64)
-        return cls(index, chunk_ids, document_ids, starts, postings, by_id)
+        return cls(index, chunk_ids, document_ids, starts, postings, columns, by_id)
 
     @property
     def rows(self) -> int:
@@ -73,7 +96,8 @@ class Segment:
         arrays = [self.chunk_ids, self.document_ids, self.starts]
         arrays += [] if self.by_id is None else [self.by_id]
         dimension: int = self.index.d if self.index is not None else 0
-        return 4 * self.rows * dimension + self.postings.nbytes + sum(array.nbytes for array in arrays)
+        derived = self.postings.nbytes + self.metadata.nbytes
+        return 4 * self.rows * dimension + derived + sum(array.nbytes for array in arrays)
 
     def vectors(self) -> Vectors | None:
         """A copy of all vectors, (rows, dimension), where they are held here."""
@@ -105,6 +129,10 @@ class Segment:
     def expand(self, slots: Mask) -> Mask:
         """From one flag a slot to one flag a row."""
         return np.repeat(slots, np.diff(self.starts))
+
+    def described(self, where: SealedFilter) -> Mask:
+        """Which rows (rows,) are of documents that `where` describes."""
+        return self.expand(self.metadata.matching(where))
 
     def nearest(self, vector: Vectors, readable: Mask, count: int, k: int) -> list[tuple[int, float]]:
         """Rows and inner products of the best `k` of the `count` rows that `readable` (rows,) marks.

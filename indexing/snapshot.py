@@ -19,6 +19,7 @@ from indexing.access import SegmentAccess
 from indexing.catalogue import Collection
 from indexing.collection import Scored
 from indexing.engine import Engine
+from indexing.filters import SealedFilter
 from indexing.postings import Mask
 from indexing.remote.dense import nearest
 from indexing.segment import Segment
@@ -117,8 +118,10 @@ class Snapshot:
         """The same documents and access lists at later epochs: what a membership change makes."""
         return replace(self, epochs=epochs)
 
-    def dense(self, domain: PermissionDomain, vector: npt.NDArray[np.float32], k: int) -> list[Scored]:
-        """The `k` readable chunks of highest inner product with `vector` (dimension,), exact.
+    def dense(
+        self, domain: PermissionDomain, vector: npt.NDArray[np.float32], k: int, where: SealedFilter | None = None
+    ) -> list[Scored]:
+        """The `k` readable chunks that `where` describes of highest inner product with `vector` (dimension,), exact.
 
         A score depends on that chunk and the vector alone.
         Raises `StaleDomain`; `InvalidInput` for a vector of another shape or that is not finite; `EngineDisagrees`
@@ -132,10 +135,10 @@ class Snapshot:
         if not np.isfinite(vector).all():
             raise InvalidInput("the vector is not finite", item="vector")
         question = np.ascontiguousarray(vector, dtype=np.float32)
-        parts = self._readable(domain, k)
+        parts = _narrowed(self._readable(domain, k), where)
         if self.engine is not None and self.collection is not None:
             return nearest(
-                self.engine, self.collection.physical, question, domain.labels, None, k,
+                self.engine, self.collection.physical, question, domain.labels, where, k,
                 readable=sum(part.count for part in parts), is_readable=lambda ids: _among(parts, ids),
             )  # fmt: skip
         found = [
@@ -145,11 +148,14 @@ class Snapshot:
         ]
         return sorted(found, key=_rank)[:k]
 
-    def lexical(self, domain: PermissionDomain, terms: TermVector, k: int) -> list[Scored]:
-        """The `k` best readable chunks for `terms` by BM25; chunks without any of the terms never appear.
+    def lexical(
+        self, domain: PermissionDomain, terms: TermVector, k: int, where: SealedFilter | None = None
+    ) -> list[Scored]:
+        """The `k` best readable chunks for `terms` that `where` describes, by BM25; only chunks with one of the terms.
 
         The number of chunks, the document frequencies and the mean length are those of the readable chunks, so
-        that no unreadable one can show in a score, an order or a count. Raises `StaleDomain`.
+        that no unreadable one can show in a score, an order or a count; `where` moves none of them, and a chunk
+        scores the same under every filter. Raises `StaleDomain`.
         """
         self._require_current(domain)
         parts = self._readable(domain, k)
@@ -166,7 +172,7 @@ class Snapshot:
         found = [
             scored
             for part, row_scores in zip(parts, scores, strict=True)
-            for scored in _best(part, row_scores, k)
+            for scored in _best(part, row_scores, part.rows if where is None else _described(part, where), k)
         ]  # fmt: skip
         return sorted(found, key=_rank)[:k]
 
@@ -192,13 +198,25 @@ def _among(parts: Sequence[ReadablePart], chunk_ids: npt.NDArray[np.int64]) -> M
     return found
 
 
+def _narrowed(parts: Sequence[ReadablePart], where: SealedFilter | None) -> Sequence[ReadablePart]:
+    """The readable rows that `where` describes, of the parts that have any."""
+    if where is None:
+        return parts
+    narrowed = ((part, _described(part, where)) for part in parts)
+    return [replace(part, rows=rows, count=count) for part, rows in narrowed if (count := int(np.count_nonzero(rows)))]
+
+
+def _described(part: ReadablePart, where: SealedFilter) -> Mask:
+    return part.rows & part.segment.described(where)
+
+
 def _rank(scored: Scored) -> tuple[float, int]:
     return -scored.score, scored.chunk_id
 
 
-def _best(part: ReadablePart, scores: npt.NDArray[np.float64], k: int) -> list[Scored]:
-    """The `k` best rows that score at all, and all that tie with the k-th."""
-    rows = np.flatnonzero((scores > 0) & part.rows)
+def _best(part: ReadablePart, scores: npt.NDArray[np.float64], wanted: Mask, k: int) -> list[Scored]:
+    """The `k` best of the `wanted` rows that score at all, and all that tie with the k-th."""
+    rows = np.flatnonzero((scores > 0) & wanted)
     if len(rows) > k:
         least = np.partition(scores[rows], len(rows) - k)[len(rows) - k]
         rows = rows[scores[rows] >= least]

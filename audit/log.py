@@ -21,12 +21,12 @@ from typing import Any, Final
 from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.engine import Connection
 
-from audit.live import LiveWriter
 from audit.merkle import EMPTY_ROOT, Frontier, leaf_hash
 from audit.record import Draft, Event, check, decode, encode, stamp
 from audit.subjects import SubjectKeys
 from audit.tables import AUDIT_FILE, columns, documents, event_documents, events, head, metadata, open_intents
 from tenancy.errors import AuditUnavailable
+from tenancy.presence import Presence
 from tenancy.tenant import AuditFiles
 
 MAX_BATCH: Final = 512
@@ -72,7 +72,7 @@ class AuditLog:
     def __init__(
         self,
         files: AuditFiles,
-        live: LiveWriter,
+        live: Presence,
         writers: Executor,
         *,
         deadline_s: float = 5.0,

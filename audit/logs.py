@@ -8,7 +8,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from audit.live import LiveWriter
 from audit.log import AuditLog
 from tenancy.control import SYSTEM, Tenants
 from tenancy.errors import NotFound
@@ -29,7 +28,7 @@ class AuditLogs:
         queue_limit: int = 4_096,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.live = LiveWriter(tenants.data_dir)
+        self.live = tenants.storage.presence()
         self._tenants = tenants
         self._deadline_s = deadline_s
         self._queue_limit = queue_limit

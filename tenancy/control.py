@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import secrets
-import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,17 +18,17 @@ from tenancy import credentials, directory, schema
 from tenancy.apikeys import MintedKey
 from tenancy.contract import Contract
 from tenancy.credentials import KeyRecord, NewKey
-from tenancy.database import ConnectionPools, Database
+from tenancy.database import ConnectionPools
 from tenancy.deletion import artefacts, sign, signing_key
 from tenancy.errors import AlreadyExists, Corrupt, InvalidInput, NotFound, TenantSuspended
 from tenancy.identity import Principal, Role
-from tenancy.keyring import KEYRING_FILE, FileKeyring, create_root, open_root
+from tenancy.keyring import KEYRING_FILE, create_root, open_root
 from tenancy.keys import KEY_BYTES, MasterKey, RootKey, TenantKeys
 from tenancy.names import nfc_name
+from tenancy.storage import CONTROL, CONTROL_FILE, AnyDatabase, SqliteStorage, Storage
 from tenancy.tenant import _SEAL, AuditFiles, TenantHandle
 
 SYSTEM: Final = "system"
-CONTROL_FILE: Final = "control.sqlite"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 # Made once: for a few rows, making a statement takes longer than running it.
 _WRAPPED: Final = select(schema.wrapped_keys.c.wrapped).where(
@@ -52,7 +51,7 @@ class TenantRecord:
 
 
 class Tenants:
-    """The directory of tenants below `data_dir`, and the only producer of `TenantHandle`."""
+    """The directory of tenants in `storage` (files below `data_dir`), and the only producer of `TenantHandle`."""
 
     def __init__(
         self,
@@ -60,6 +59,7 @@ class Tenants:
         master: MasterKey,
         *,
         pools: ConnectionPools | None = None,
+        storage: Storage | None = None,
         environment: str = "live",
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -68,33 +68,38 @@ class Tenants:
         self._environment = environment
         self._clock = clock
         data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.storage = storage or SqliteStorage(data_dir, self._pools)
         self._root, self._control = self._opened(master)
         self.key_hash_key = self._root.purpose("api-key-hash")
         self._handles: dict[str, TenantHandle] = {}
         self._system: AuditFiles | None = None
         self._lock = threading.Lock()
 
-    def _opened(self, master: MasterKey) -> tuple[RootKey, Database]:
+    def _opened(self, master: MasterKey) -> tuple[RootKey, AnyDatabase]:
         """The root key and the control plane. A directory from before there were keyrings gets one here."""
-        store, path = FileKeyring(self.data_dir / KEYRING_FILE), self.data_dir / CONTROL_FILE
+        store, there = self.storage.keyring, self.storage.holds(CONTROL)
         root = open_root(store, master)
-        if not path.exists() and any((self.data_dir / "tenants").glob("*")):
-            raise Corrupt("the control plane is missing", item=CONTROL_FILE, remedy="restore this file from a copy")
-        if root is None and path.exists():
-            # Before there were keyrings the master key was the root: true where it opens the control plane.
+        if not there and self.storage.holds_tenants():
+            raise Corrupt("the control plane is missing", item=CONTROL_FILE, remedy="restore it from a backup")
+        if root is None and there:
+            # Before there were keyrings the master key was the root: true where it opens what is in the control plane.
             root = RootKey(master.value)
             try:
-                with Database(path, root.purpose("control"), schema.control, self._pools).reading():
-                    pass
+                with self._control_plane(root).reading() as connection:
+                    for row in connection.execute(select(schema.wrapped_keys).limit(1)):
+                        root.unwrap(row.tenant_id, row.purpose, row.wrapped)
             except Corrupt:
                 raise Corrupt(
                     "the keyring is missing, and the master key alone does not open the control plane",
                     item=KEYRING_FILE,
-                    remedy="put this file back from a copy",
+                    remedy="put the keyring back from a copy",
                 ) from None
             root = create_root(store, master, root)
         root = root or create_root(store, master)
-        return root, Database(path, root.purpose("control"), schema.control, self._pools)
+        return root, self._control_plane(root)
+
+    def _control_plane(self, root: RootKey) -> AnyDatabase:
+        return self.storage.database(CONTROL, root.purpose("control"), schema.control)
 
     # Tenants
 
@@ -116,7 +121,7 @@ class Tenants:
             )
             for purpose in ("data", "audit"):
                 self._store_key(connection, tenant_id, purpose)
-            (self.data_dir / "tenants" / tenant_id).mkdir(parents=True, mode=0o700)
+            self.storage.add_tenant(tenant_id, connection)
         return record
 
     def all(self) -> Sequence[TenantRecord]:
@@ -183,8 +188,7 @@ class Tenants:
         self._control.truncate_wal()
         with self._lock:
             self._handles.pop(record.id, None)
-        self._pools.close(path)
-        shutil.rmtree(path, ignore_errors=True)
+        self.storage.remove_tenant(record.id)
         return certificate
 
     def sweep(self) -> list[str]:
@@ -192,9 +196,9 @@ class Tenants:
         with self._control.reading() as connection:
             known = set(connection.execute(select(schema.tenants.c.id)).scalars())
             deleted = set(connection.execute(select(schema.deletions.c.tenant_id)).scalars()) - known
-        left = [tenant_id for tenant_id in sorted(deleted) if (self.data_dir / "tenants" / tenant_id).exists()]
+        left = self.storage.leftovers(deleted)
         for tenant_id in left:
-            shutil.rmtree(self.data_dir / "tenants" / tenant_id, ignore_errors=True)
+            self.storage.remove_tenant(tenant_id)
         return left
 
     def forget_deleted(self) -> list[str]:
@@ -206,7 +210,7 @@ class Tenants:
                 known = set(connection.execute(select(schema.tenants.c.id)).scalars())
             gone = [self._handles.pop(tenant_id) for tenant_id in self._handles.keys() - known]
         for handle in gone:
-            self._pools.close(handle.directory)
+            self.storage.forget_tenant(handle.tenant_id)
         return [handle.tenant_id for handle in gone]
 
     def open(self, principal: Principal) -> TenantHandle:
@@ -237,7 +241,7 @@ class Tenants:
         with self._lock:
             if self._system is None:
                 key = self._root.purpose("system-audit")
-                self._system = AuditFiles(SYSTEM, self.data_dir / "audit" / SYSTEM, key, self._pools, _SEAL)
+                self._system = self._audit_files(SYSTEM, key)
             return self._system
 
     # API keys
@@ -293,6 +297,7 @@ class Tenants:
 
     def close(self) -> None:
         self._pools.close()
+        self.storage.close()
 
     def _handle(self, tenant_id: str, name: str = "") -> TenantHandle:
         with self._lock:
@@ -301,12 +306,12 @@ class Tenants:
                 keys = TenantKeys(self._key(tenant_id, "data"), self._key(tenant_id, "audit"))
                 path = self.data_dir / "tenants" / tenant_id
                 audit = self._audit_files(tenant_id, keys.audit)
-                found = TenantHandle(tenant_id, name, path, keys, audit, self._pools, _SEAL)
+                found = TenantHandle(tenant_id, name, path, keys, audit, self._pools, self.storage, _SEAL)
                 self._handles[tenant_id] = found
             return found
 
     def _audit_files(self, tenant_id: str, key: bytes) -> AuditFiles:
-        return AuditFiles(tenant_id, self.data_dir / "audit" / tenant_id, key, self._pools, _SEAL)
+        return AuditFiles(tenant_id, self.data_dir / "audit" / tenant_id, key, self.storage, _SEAL)
 
     def _key(self, tenant_id: str, purpose: str) -> bytes:
         with self._control.reading() as connection:

@@ -16,14 +16,13 @@ from tenancy import migrations, schema
 from tenancy.contract import Contract, stored_contract
 from tenancy.database import ConnectionPools, Database, Migration
 from tenancy.keys import TenantKeys, derive
-from tenancy.locks import file_lock
+from tenancy.storage import DATA_FILE, AnyDatabase, Place, Storage
 
 _SEAL: Final = object()
 CHANGES_KEPT = 10_000
 EXCLUSIVE_S: Final = 60.0
 _EPOCHS: Final = select(schema.epochs.c.acl, schema.epochs.c.corpus, schema.epochs.c.kv, schema.epochs.c.changes)
 _MOVE_EPOCHS: Final = update(schema.epochs)
-DATA_FILE = "tenant.sqlite"
 # A log with its indexes is written at random places: with less, each commit reads pages back.
 AUDIT_PAGE_CACHE_KIB = 4_096
 
@@ -88,30 +87,28 @@ class WriteView(ReadView):
 class AuditFiles:
     """Where one tenant's audit log lives. It is kept, and readable, when the tenant is suspended or deleted."""
 
-    def __init__(self, tenant_id: str, directory: Path, key: bytes, pools: ConnectionPools, seal: object) -> None:
+    def __init__(self, tenant_id: str, directory: Path, key: bytes, storage: Storage, seal: object) -> None:
         if seal is not _SEAL:
             raise TypeError("AuditFiles come from tenancy.tenant alone")
         self.tenant_id = tenant_id
         self.directory = directory
         self._key = key
-        self._pools = pools
-        self._databases: dict[str, Database] = {}
+        self._storage = storage
+        self._databases: dict[str, AnyDatabase] = {}
         self._lock = threading.Lock()
 
     def purpose(self, name: str) -> bytes:
         """A 32-byte key for one purpose, derived from the tenant's audit key."""
         return derive(self._key, f"strongroom/audit/{name}")
 
-    def database(self, file: str, metadata: MetaData, *, seed: Migration | None = None) -> Database:
-        """An encrypted file of the audit log, fsynced at every commit; the same object for the same name."""
+    def database(self, file: str, metadata: MetaData, *, seed: Migration | None = None) -> AnyDatabase:
+        """A database of the audit log, durable at every commit; the same object for the same name."""
         with self._lock:
             found = self._databases.get(file)
             if found is None:
-                self.directory.mkdir(parents=True, exist_ok=True)
                 key = self.purpose(f"file/{file}")
-                found = Database(
-                    self.directory / file, key, metadata, self._pools, seed=seed, page_cache=AUDIT_PAGE_CACHE_KIB
-                )
+                place = Place("audit", self.tenant_id, file)
+                found = self._storage.database(place, key, metadata, seed=seed, page_cache=AUDIT_PAGE_CACHE_KIB)
                 self._databases[file] = found
             return found
 
@@ -130,6 +127,7 @@ class TenantHandle:
         keys: TenantKeys,
         audit: AuditFiles,
         pools: ConnectionPools,
+        storage: Storage,
         seal: object,
     ) -> None:
         if seal is not _SEAL:
@@ -144,7 +142,14 @@ class TenantHandle:
         self._pools = pools
         self._databases: dict[str, Database] = {}
         self._lock = threading.Lock()
-        self._data = self.database(DATA_FILE, schema.tenant, seed=_first_epochs, migrations=migrations.TENANT)
+        self._storage = storage
+        self._data = storage.database(
+            Place("tenants", tenant_id, DATA_FILE),
+            keys.purpose(f"file/{DATA_FILE}"),
+            schema.tenant,
+            seed=_first_epochs,
+            migrations=migrations.TENANT,
+        )
 
     def __repr__(self) -> str:
         return f"TenantHandle({self.tenant_id})"
@@ -198,7 +203,7 @@ class TenantHandle:
         Raises `Unavailable` after `timeout_s` seconds, `NotFound` for a deleted tenant. Take it before a write
         transaction, never inside of one.
         """
-        with file_lock(self.directory / f"{name}.lock", timeout_s):
+        with self._storage.exclusive(self.tenant_id, name, timeout_s):
             yield
 
     def erase_traces(self) -> None:

@@ -51,6 +51,12 @@ test: $(STAMP) ## the whole suite, with real servers
 test-fast: $(STAMP) ## the suite without what takes more than seconds
 	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile -m "not slow"
 
+.PHONY: test-milvus
+test-milvus: $(STAMP) ## what needs a real Milvus server; one at a time on a machine
+	@$(BIN)/python -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('milvus') is None)" || \
+	  $(BIN)/pip install -q -c constraints.txt -e ".[$(FAISS),dev,milvus-server]"
+	$(BIN)/pytest -q -m milvus
+
 .PHONY: check
 check: $(STAMP) ## format, lint, types, imports
 	$(BIN)/ruff format --check .

@@ -38,3 +38,22 @@ def acme(tenants: Tenants, authenticator: Authenticator) -> Company:
 @pytest.fixture
 def globex(tenants: Tenants, authenticator: Authenticator) -> Company:
     return Company(tenants, authenticator, "globex")
+
+
+_left_out: list[pytest.Item] = []
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests that need a Milvus server run where they are asked for: it binds fixed ports and takes half a minute."""
+    if "milvus" in config.option.markexpr:
+        return
+    _left_out.extend(item for item in items if item.get_closest_marker("milvus"))
+    if _left_out:
+        config.hook.pytest_deselected(items=list(_left_out))
+        items[:] = [item for item in items if not item.get_closest_marker("milvus")]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    # Workers collect, and the process that reports does not know what they left out.
+    if "milvus" not in config.option.markexpr and (_left_out or getattr(config.option, "numprocesses", None)):
+        terminalreporter.write_line("Tests of a real Milvus server were left out: `make test-milvus` runs them.")

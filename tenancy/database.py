@@ -2,27 +2,26 @@
 
 Every transaction is explicit. The driver's implicit ones are off, because with them two SELECTs in one block
 may see two states: readers issue BEGIN and so hold one snapshot, writers issue BEGIN IMMEDIATE and so never
-upgrade a read lock. All files share one SQLAlchemy engine (one compiled-statement cache); each file has a small
-connection pool, and the least recently used pools are emptied so that open files stay bounded.
+upgrade a read lock. All files share one SQLAlchemy engine (one compiled-statement cache), and their connections come
+from `tenancy.pools`, which bounds the open files.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
 from sqlalchemy import MetaData, create_engine
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import QueuePool
 from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlcipher3 import dbapi2 as driver
 
 from tenancy.errors import Corrupt, NotFound, SchemaTooNew, StrongroomError, Unavailable
+from tenancy.pools import ConnectionPools as ConnectionPools
 
 BUSY_TIMEOUT_MS = 10_000
 PAGE_CACHE_KIB = 256
@@ -61,33 +60,8 @@ class Mark(Protocol):
         """Whether its contents lie in another file by now."""
 
 
-class ConnectionPools:
-    """Connection pools by file, at most `limit` of them with idle connections open."""
-
-    def __init__(self, limit: int = 256) -> None:
-        self._limit = limit
-        self._pools: OrderedDict[Path, QueuePool] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def pool(self, path: Path, creator: Callable[[], Any]) -> QueuePool:
-        with self._lock:
-            pool = self._pools.get(path)
-            if pool is None:
-                pool = QueuePool(creator, pool_size=2, max_overflow=62, timeout=30, dialect=_engine.dialect)
-                self._pools[path] = pool
-            self._pools.move_to_end(path)
-            stale = [self._pools.popitem(last=False)[1] for _ in range(len(self._pools) - self._limit)]
-        for evicted in stale:
-            evicted.dispose()
-        return pool
-
-    def close(self, directory: Path | None = None) -> None:
-        """Close the idle connections of all files, or of those below `directory`."""
-        with self._lock:
-            paths = [path for path in self._pools if directory is None or directory in path.parents]
-            pools = [self._pools.pop(path) for path in paths]
-        for pool in pools:
-            pool.dispose()
+class _Connection(driver.Connection):  # type: ignore[misc]
+    """One that permits weak references, by which the open ones are counted."""
 
 
 class Database:
@@ -205,8 +179,9 @@ class Database:
 
     @contextmanager
     def _connected(self) -> Iterator[Connection]:
+        held = ExitStack()
         try:
-            pooled = self._pools.pool(self.path, self._connect).connect()
+            pooled = held.enter_context(self._pools.connection(self.path, self._connect, _engine.dialect))
         except driver.Error as error:
             if not self.path.parent.exists():
                 raise NotFound("the data was deleted", item=self.path.name) from None
@@ -217,8 +192,8 @@ class Database:
             raise Corrupt(
                 "the file does not open with its key", item=self.path.name, remedy="restore it from a backup"
             ) from error
-        with Connection(_engine, connection=pooled) as connection:
-            yield connection
+        with held:
+            yield held.enter_context(Connection(_engine, connection=pooled))
 
     def _connect(self) -> Any:
         # Behind the first time a missing file is a loss: nothing is created in its place.
@@ -226,6 +201,7 @@ class Database:
         connection = driver.connect(
             f"{self.path.absolute().as_uri()}?mode={mode}",
             uri=True,
+            factory=_Connection,
             isolation_level=None,
             check_same_thread=False,
             timeout=BUSY_TIMEOUT_MS / 1000,

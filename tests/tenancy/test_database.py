@@ -121,8 +121,8 @@ def test_concurrent_writers_all_succeed(tmp_path: Path) -> None:
     assert len(texts(database)) == 80
 
 
-def test_two_pools_of_one_file_and_a_limit_of_one_open_file(tmp_path: Path) -> None:
-    pools = ConnectionPools(limit=1)
+def test_a_connection_in_use_outlives_the_pools_of_its_file(tmp_path: Path) -> None:
+    pools = ConnectionPools(limit=2)
     one, two = open_file(tmp_path / "a", pools=pools), open_file(tmp_path / "b", pools=pools)
     add(one, "a")
     with one.reading() as held:

@@ -17,8 +17,6 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from indexing.filters import SealedFilter
 
-MetadataValue = int | float | bool
-
 
 class Hit(NamedTuple):
     """A chunk that an engine found, and its inner product with the question's vector."""
@@ -39,7 +37,7 @@ class Point:
     vector: npt.NDArray[np.float32]
     allow: tuple[int, ...]
     deny: tuple[int, ...]
-    metadata: Mapping[str, MetadataValue] = field(default_factory=dict)
+    metadata: Mapping[str, int] = field(default_factory=dict)
 
 
 class Engine(Protocol):

@@ -14,7 +14,6 @@ from indexing.access import Entry, SegmentAccess
 from indexing.catalogue import EMBEDDED, Collection
 from indexing.engine import Engine
 from indexing.filters import PURPOSE, Sealer
-from indexing.filters.sealed import Number
 from indexing.segment import Segment, Vectors
 from indexing.snapshot import Part, Snapshot
 from indexing.terms import unpack
@@ -143,7 +142,7 @@ def _vectors(view: ReadView, rows: Sequence[Row[Any]], dimension: int) -> Vector
     return found.astype(np.float32)
 
 
-def _metadata(view: ReadView, document_ids: Collected[int] | None) -> dict[int, dict[str, Number]]:
+def _metadata(view: ReadView, document_ids: Collected[int] | None) -> dict[int, dict[str, int]]:
     """The sealed metadata of those documents that have any."""
     sealer = Sealer(view.tenant.keys.purpose(PURPOSE))
     return {

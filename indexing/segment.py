@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from indexing.filters import Columns, SealedFilter
-from indexing.filters.sealed import Number
 from indexing.postings import Mask, Postings
 from indexing.terms import TermVector
 from tenancy.errors import Corrupt
@@ -47,7 +46,7 @@ class Segment:
         chunk_ids: Ids,
         owners: Ids,
         terms: Sequence[TermVector],
-        metadata: Mapping[int, Mapping[str, Number]],
+        metadata: Mapping[int, Mapping[str, int]],
     ) -> Segment:
         """Index `vectors` (rows, dimension), if any; `owners` (rows,) are the document ids, ascending.
 

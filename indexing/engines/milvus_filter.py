@@ -1,14 +1,13 @@
-"""Sealed filters as Milvus expressions, of keys that we made and numbers alone: servers before 2.5 take no templates.
+"""Sealed filters as Milvus expressions, of keys that we made and whole numbers alone (2.3 takes no templates).
 
 Metadata is a JSON field, `metadata["m..."]`. A comparison with a missing key is false; `!=` is never written, since
-its meaning for missing keys differs between versions, nor a negative that could overflow.
+its meaning for missing keys differs between versions.
 
 Servers take an expression apart level by level and refuse one of about a hundred: long chains are written as trees.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Final
 
@@ -65,10 +64,8 @@ def _field(key: str) -> str:
     return f'{METADATA}["{key}"]'
 
 
-def _number(value: int | float) -> str:
+def _number(value: int) -> str:
     """Digits of a number. Raises `ValueError` for anything else, so that no text can become part of an expression."""
-    if type(value) is int and -(2**63) < value < 2**63:
-        return str(value)
-    if type(value) is float and math.isfinite(value):
-        return repr(value)
-    raise ValueError("an expression takes numbers alone")
+    if type(value) is not int or not -(2**63) < value < 2**63:
+        raise ValueError("an expression takes whole numbers alone")
+    return str(value)

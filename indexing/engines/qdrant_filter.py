@@ -1,7 +1,7 @@
 """Sealed filters as Qdrant's typed conditions. No text is ever put together; keys and values are numbers.
 
-Qdrant compares ranges as 64-bit floats, which hold every integer that a filter may name, and matches of whole numbers
-as 64-bit integers. A condition on a missing key is false, and `must_not` of it true.
+Qdrant compares ranges as 64-bit floats, which hold every bound that there is, and matches whole numbers as 64-bit
+integers. A condition on a missing key is false, and `must_not` of it true.
 """
 
 from __future__ import annotations

@@ -1,36 +1,45 @@
-"""Metadata and filters as numbers under typed keys: all that an index or an engine ever sees of them.
+"""Metadata and filters as whole numbers under typed keys: all that an index or an engine ever sees of them.
 
 A field's key is a keyed hash of its name and a type, so that one field may hold values of several types and each is
 found under its own; text is a keyed hash too. The hash key is the tenant's own (purpose "metadata").
+
+A float is two whole numbers, the high and the low half of its bits in the order of the floats: Qdrant reads decimals
+inexactly (9007199254740991.0 becomes ...990.0), and compares whole numbers over 2^53 as floats.
 """
 
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from struct import Struct
 from typing import Final, Literal, TypeAlias
 
 from indexing.filters.reading import value_of
-from indexing.filters.tree import All, Any, Compare, Filter, Not, Tree
+from indexing.filters.tree import All, Any, Compare, Filter, Not, Tree, Value
 from tenancy.fields import FIELD_TYPES, MAX_INTEGER, FieldType
 from tenancy.names import enc
 
-Number = int | float
-"""What stands under a typed key: `integer` an int within ±(2^53 - 1), `string` an int from 0 to 2^63 - 1, `number` a
-finite float that is never -0.0, `boolean` 0 or 1 (engines and their clients differ in how they take a truth value)."""
 Comparison = Literal["lt", "le", "gt", "ge"]
+
+Part = FieldType | Literal["number, low half"]
+"""What stands under a key: the hash of a text from 0 to 2^63 - 1, an integer itself, 0 or 1 for a boolean; of a number
+the high half of its float, from -2^31, and the low half, from 0, of 32 bits each."""
 
 PURPOSE: Final = "metadata"
 """The purpose of `TenantHandle.keys` whose key seals a tenant's metadata and filters."""
 
+_LOW: Final = "number, low half"
+_LEAST: Final[dict[FieldType, int]] = {"string": 0, "integer": -MAX_INTEGER, "number": -(2**31), "boolean": 0}
 _TEXT_BITS: Final = 2**63 - 1
+_ALL_BUT_SIGN: Final = 2**63 - 1
+_FLOAT: Final = Struct("=d")
+_INTEGER: Final = Struct("=q")
 
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """True where a value stands under `key` that is among `values` (at least one)."""
+    """True where a number stands under `key` that is among `values` (at least one)."""
 
     key: str
     values: tuple[int, ...]
@@ -38,11 +47,11 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """True where a value stands under `key` that compares so with `value` (an int or a finite float)."""
+    """True where a number stands under `key` that compares so with `value`, which is within ±2^53."""
 
     key: str
     comparison: Comparison
-    value: int | float
+    value: int
 
 
 SealedFilter: TypeAlias = Tree[OneOf | Bound]
@@ -53,15 +62,17 @@ class Sealer:
 
     def __init__(self, key: bytes) -> None:
         self._hash = hashlib.blake2b(digest_size=8, key=key, person=b"sr-metadata")
-        self._keys: dict[tuple[str, FieldType], str] = {}
+        self._keys: dict[tuple[str, Part], str] = {}
 
-    def metadata(self, metadata: Mapping[str, object]) -> dict[str, Number]:
+    def metadata(self, metadata: Mapping[str, object]) -> dict[str, int]:
         """The values by typed key; those that no filter can find are left out."""
-        sealed: dict[str, Number] = {}
+        sealed: dict[str, int] = {}
         for name, data in metadata.items():
             for kind in FIELD_TYPES:
                 value = value_of(data, kind)
-                if value is not None:
+                if isinstance(value, float):
+                    sealed[self._key(name, "number")], sealed[self._key(name, _LOW)] = _halves(value)
+                elif value is not None:
                     sealed[self._key(name, kind)] = self._number(value)
         return sealed
 
@@ -79,25 +90,44 @@ class Sealer:
 
     def _comparison(self, where: Compare) -> SealedFilter:
         key = self._key(where.field, where.type)
-        values = tuple(self._number(value) for value in _several(where))
+        values = where.value if isinstance(where.value, tuple) else (where.value,)
         if where.operator == "exists":
-            return _present(key, where.type)
+            # Engines agree about ranges, not about what a missing key is.
+            return Bound(key, "ge", _LEAST[where.type])
         if where.operator == "ne":
-            return All((_present(key, where.type), Not(_equal(key, where.type, values))))
+            return All((Bound(key, "ge", _LEAST[where.type]), Not(self._equal(where, key, values))))
         if where.operator == "eq" or where.operator == "in":
-            return _equal(key, where.type, values)
-        return Bound(key, where.operator, values[0])
+            return self._equal(where, key, values)
+        if where.type != "number":
+            return Bound(key, where.operator, self._number(values[0]))
+        high, low = _halves(float(values[0]))
+        strictly: Comparison = "lt" if where.operator in {"lt", "le"} else "gt"
+        return Any(
+            (
+                Bound(key, strictly, high),
+                All((OneOf(key, (high,)), Bound(self._key(where.field, _LOW), where.operator, low))),
+            )
+        )
 
-    def _key(self, name: str, kind: FieldType) -> str:
-        found = self._keys.get((name, kind))
+    def _equal(self, where: Compare, key: str, values: tuple[Value, ...]) -> SealedFilter:
+        if where.type != "number":
+            return OneOf(key, tuple(self._number(value) for value in values))
+        lows: dict[int, list[int]] = {}
+        for value in values:
+            high, low = _halves(float(value))
+            lows.setdefault(high, []).append(low)
+        low_key = self._key(where.field, _LOW)
+        equal = tuple(All((OneOf(key, (high,)), OneOf(low_key, tuple(low)))) for high, low in lows.items())
+        return equal[0] if len(equal) == 1 else Any(equal)
+
+    def _key(self, name: str, part: Part) -> str:
+        found = self._keys.get((name, part))
         if found is None:
-            found = self._keys[name, kind] = f"m{self._digest(enc('key', _bytes(name), kind)):016x}"
+            found = self._keys[name, part] = f"m{self._digest(enc('key', _bytes(name), part)):016x}"
         return found
 
-    def _number(self, value: str | int | float | bool) -> Number:
-        if isinstance(value, str):
-            return self._digest(b"text" + _bytes(value)) & _TEXT_BITS
-        return int(value) if isinstance(value, bool) else value
+    def _number(self, value: Value) -> int:
+        return self._digest(b"text" + _bytes(value)) & _TEXT_BITS if isinstance(value, str) else int(value)
 
     def _digest(self, data: bytes) -> int:
         hashed = self._hash.copy()
@@ -110,29 +140,16 @@ def seal(where: Filter, key: bytes) -> SealedFilter:
     return Sealer(key).filter(where)
 
 
-def engine_metadata(metadata: Mapping[str, object], key: bytes) -> dict[str, Number]:
-    """What an engine stores of a document's `metadata`: numbers by typed key ("m" and 16 hex digits)."""
+def engine_metadata(metadata: Mapping[str, object], key: bytes) -> dict[str, int]:
+    """What an engine stores of a document's `metadata`: whole numbers by typed key ("m" and 16 hex digits)."""
     return Sealer(key).metadata(metadata)
 
 
-def _several(where: Compare) -> tuple[str | int | float | bool, ...]:
-    return where.value if isinstance(where.value, tuple) else (where.value,)
-
-
-def _equal(key: str, kind: FieldType, values: tuple[Number, ...]) -> SealedFilter:
-    if kind != "number":
-        return OneOf(key, tuple(int(value) for value in values))
-    # Engines match whole numbers and ranges of floats; a range of one value is that value.
-    equal: list[SealedFilter] = [All((Bound(key, "ge", value), Bound(key, "le", value))) for value in values]
-    return equal[0] if len(equal) == 1 else Any(tuple(equal))
-
-
-def _present(key: str, kind: FieldType) -> SealedFilter:
-    """True of every value of the type: engines agree about ranges, not about what a missing key is."""
-    if kind == "boolean":
-        return OneOf(key, (0, 1))
-    lowest = {"string": 0, "integer": -MAX_INTEGER, "number": -sys.float_info.max}
-    return Bound(key, "ge", lowest[kind])
+def _halves(value: float) -> tuple[int, int]:
+    """Two numbers that order floats as the floats are ordered: a signed one, then an unsigned one, of 32 bits each."""
+    bits: int = _INTEGER.unpack(_FLOAT.pack(value))[0]
+    ordered = bits if bits >= 0 else bits ^ _ALL_BUT_SIGN
+    return ordered >> 32, ordered & 0xFFFF_FFFF
 
 
 def _bytes(text: str) -> bytes:

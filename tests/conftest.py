@@ -1,8 +1,11 @@
-"""What every suite shares: a master key, tenants in a fresh folder, and principals made as the product makes them."""
+"""What every suite shares: a master key, tenants in a fresh folder, and principals made as the product makes them.
+
+Tests marked `both_storages` run twice: over files, and over a real PostgreSQL server.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from tenancy.control import Tenants
 from tenancy.identity import Authenticator
 from tenancy.keys import MasterKey
 from tests.support.people import Company
+from tests.support.postgres import fresh_database, postgres_storage
 
 
 @pytest.fixture
@@ -18,11 +22,39 @@ def master() -> MasterKey:
     return MasterKey(bytes(range(32)))
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.definition.get_closest_marker("both_storages") and "storage" in metafunc.fixturenames:
+        metafunc.parametrize("storage", ["embedded", "postgres"], indirect=True)
+
+
 @pytest.fixture
-def tenants(tmp_path: Path, master: MasterKey) -> Iterator[Tenants]:
-    control = Tenants(tmp_path / "data", master)
-    yield control
-    control.close()
+def storage(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of the test's own PostgreSQL database, empty where its data are files."""
+    if getattr(request, "param", "embedded") == "embedded":
+        yield ""
+    else:
+        with fresh_database() as url:
+            yield url
+
+
+@pytest.fixture
+def open_tenants(tmp_path: Path, master: MasterKey, storage: str) -> Iterator[Callable[[], Tenants]]:
+    """Opens the control plane, each time as another process would; closed at the end."""
+    opened: list[Tenants] = []
+
+    def another() -> Tenants:
+        data = tmp_path / "data"
+        opened.append(Tenants(data, master, storage=postgres_storage(storage, data) if storage else None))
+        return opened[-1]
+
+    yield another
+    for one in opened:
+        one.close()
+
+
+@pytest.fixture
+def tenants(open_tenants: Callable[[], Tenants]) -> Tenants:
+    return open_tenants()
 
 
 @pytest.fixture

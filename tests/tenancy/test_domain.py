@@ -10,6 +10,8 @@ from tenancy.errors import Forbidden, StaleDomain
 from tenancy.identity import Principal
 from tests.support.people import NOW, Company
 
+pytestmark = pytest.mark.both_storages
+
 
 def readable(company: Company, principal: Principal, *ids: int) -> set[int]:
     with company.handle.reading() as view:

@@ -5,19 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 from tenancy.errors import NotFound, Unavailable
 from tests.support.people import Company
 
-_HOLDER = """
-import fcntl, os, sys
-descriptor = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)
-fcntl.flock(descriptor, fcntl.LOCK_EX)
-print("held", flush=True)
-sys.stdin.read()
-"""
+pytestmark = pytest.mark.both_storages
 
 
 def test_one_name_has_one_holder_and_another_name_is_free(acme: Company) -> None:
@@ -57,11 +52,12 @@ def test_two_tenants_do_not_meet(acme: Company, globex: Company) -> None:
         pass
 
 
-def test_a_killed_process_holds_nothing(acme: Company) -> None:
-    path = acme.handle.directory / "collection.lock"
+def test_a_killed_process_holds_nothing(acme: Company, storage: str) -> None:
+    arguments = [str(acme.tenants.data_dir), storage, acme.handle.tenant_id, "collection"]
     holder = subprocess.Popen(
-        [sys.executable, "-c", _HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+        [sys.executable, "-m", "tests.support.hold", *arguments],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
     with holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"

@@ -211,6 +211,7 @@ def remove(view: WriteView, document_id: int, now: float) -> None:
     """
     view.execute(delete(documents).where(documents.c.id == document_id))
     _retire(view, document_id, now)
+    view.withdraw("document", document_id)
     view.bump_corpus(document_id, removed=True)
 
 

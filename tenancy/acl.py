@@ -48,7 +48,9 @@ def set_access_list(view: WriteView, document_id: int, access: AccessList, now: 
 
 def write_access_list(view: WriteView, document_id: int, access: AccessList, now: float) -> None:
     """Replace the rows of a document's access list; the caller moves the epochs in the same transaction."""
-    view.execute(delete(acl).where(acl.c.document_id == document_id))
+    own = acl.c.document_id == document_id
+    before = {(row.label_id, row.effect) for row in view.execute(select(acl).where(own))}
+    view.execute(delete(acl).where(own))
     rows = [
         {"document_id": document_id, "label_id": _ensure_label(view, label, now), "effect": effect}
         for effect, side in (("allow", access.allow), ("deny", access.deny))
@@ -56,6 +58,19 @@ def write_access_list(view: WriteView, document_id: int, access: AccessList, now
     ]
     if rows:
         view.execute(insert(acl), rows)
+    if before:
+        _withdraw(view, document_id, before, {(int(str(row["label_id"])), str(row["effect"])) for row in rows})
+
+
+def _withdraw(view: WriteView, document_id: int, before: set[tuple[int, str]], after: set[tuple[int, str]]) -> None:
+    """Note each right that is gone and each denial that is new."""
+    changed = {(label, "allow") for label, effect in before - after if effect == "allow"}
+    changed |= {(label, "deny") for label, effect in after - before if effect == "deny"}
+    if changed:
+        named = select(labels).where(labels.c.id.in_({label for label, _ in changed}))
+        known = {row.id: (row.kind, row.ref) for row in view.execute(named)}
+        for label, effect in sorted(changed):
+            view.withdraw("allow" if effect == "allow" else "deny", document_id, *known[label])
 
 
 def get_access_list(view: ReadView, document_id: int) -> AccessList:

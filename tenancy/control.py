@@ -14,7 +14,7 @@ from typing import Any, Final
 from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.engine import Connection
 
-from tenancy import credentials, directory, schema
+from tenancy import credentials, directory, migrations, schema
 from tenancy.apikeys import MintedKey
 from tenancy.contract import Contract
 from tenancy.credentials import KeyRecord, NewKey
@@ -25,7 +25,9 @@ from tenancy.identity import Principal, Role
 from tenancy.keyring import KEYRING_FILE, create_root, open_root
 from tenancy.keys import KEY_BYTES, MasterKey, RootKey, TenantKeys
 from tenancy.names import nfc_name
-from tenancy.storage import CONTROL, CONTROL_FILE, AnyDatabase, SqliteStorage, Storage
+from tenancy.registry import FIRST, Registry
+from tenancy.rotation import NEXT, Rotation
+from tenancy.storage import CONTROL, CONTROL_FILE, DATA_FILE, AnyDatabase, SqliteStorage, Storage
 from tenancy.tenant import _SEAL, AuditFiles, TenantHandle
 
 SYSTEM: Final = "system"
@@ -36,6 +38,13 @@ _WRAPPED: Final = select(schema.wrapped_keys.c.wrapped).where(
 )
 _OPENED: Final = select(schema.tenants.c.status, schema.tenants.c.contract).where(
     schema.tenants.c.id == bindparam("tenant")
+)
+
+_CHANGED_KEYS: Final = select(schema.files.c.owner).where(
+    schema.files.c.file == DATA_FILE, schema.files.c.generation > FIRST
+)
+_UNFINISHED: Final = _CHANGED_KEYS.union(
+    select(schema.wrapped_keys.c.tenant_id).where(schema.wrapped_keys.c.purpose == NEXT)
 )
 
 
@@ -70,6 +79,8 @@ class Tenants:
         data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.storage = storage or SqliteStorage(data_dir, self._pools)
         self._root, self._control = self._opened(master)
+        self._registry = Registry(self._control)
+        self._rotation = Rotation(self._control, self._root)
         self.key_hash_key = self._root.purpose("api-key-hash")
         self._handles: dict[str, TenantHandle] = {}
         self._system: AuditFiles | None = None
@@ -99,7 +110,7 @@ class Tenants:
         return root, self._control_plane(root)
 
     def _control_plane(self, root: RootKey) -> AnyDatabase:
-        return self.storage.database(CONTROL, root.purpose("control"), schema.control)
+        return self.storage.database(CONTROL, root.purpose("control"), schema.control, migrations=migrations.CONTROL)
 
     # Tenants
 
@@ -178,8 +189,8 @@ class Tenants:
             gone = connection.execute(delete(schema.tenants).where(schema.tenants.c.id == record.id)).rowcount
             if not gone:
                 raise NotFound("no such tenant", item=name)
-            data_key = (schema.wrapped_keys.c.tenant_id == record.id) & (schema.wrapped_keys.c.purpose == "data")
-            connection.execute(delete(schema.wrapped_keys).where(data_key))
+            data_keys = (schema.wrapped_keys.c.tenant_id == record.id) & (schema.wrapped_keys.c.purpose != "audit")
+            connection.execute(delete(schema.wrapped_keys).where(data_keys))
             connection.execute(
                 insert(schema.deletions).values(
                     tenant_id=record.id, name=name, deleted=certificate["deleted"], certificate=certificate
@@ -191,11 +202,24 @@ class Tenants:
         self.storage.remove_tenant(record.id)
         return certificate
 
+    def rotate_key(self, name: str) -> int:
+        """Give a tenant's documents a new random key, beside a server and an ingestion; returns the new generation.
+
+        Its remembered answers are dropped, its audit log keeps its key. Raises `NotFound`, `Unavailable`.
+        """
+        record = self.show(name)
+        return self._rotation.rotate(self._handle(record.id, record.name))
+
     def sweep(self) -> list[str]:
-        """Remove directories of tenants that are deleted; returns their ids. For start-up."""
+        """Remove directories of tenants that are deleted, and finish changes of keys that were cut short; returns the
+        ids of the deleted ones. For start-up.
+        """
         with self._control.reading() as connection:
             known = set(connection.execute(select(schema.tenants.c.id)).scalars())
             deleted = set(connection.execute(select(schema.deletions.c.tenant_id)).scalars()) - known
+            unfinished = connection.execute(_UNFINISHED).scalars().all()
+        for tenant_id in unfinished:
+            self._rotation.tidy(self._handle(tenant_id))
         left = self.storage.leftovers(deleted)
         for tenant_id in left:
             self.storage.remove_tenant(tenant_id)
@@ -225,7 +249,7 @@ class Tenants:
         if row.status != "active":
             raise TenantSuspended("the tenant is suspended", item=principal.tenant, remedy="ask its operator")
         handle = self._handle(principal.tenant_id, principal.tenant)
-        handle.agree(row.contract)
+        handle.agree(principal.tenant, row.contract)
         return handle
 
     def audit_files(self, principal: Principal) -> AuditFiles:
@@ -306,12 +330,23 @@ class Tenants:
                 keys = TenantKeys(self._key(tenant_id, "data"), self._key(tenant_id, "audit"))
                 path = self.data_dir / "tenants" / tenant_id
                 audit = self._audit_files(tenant_id, keys.audit)
-                found = TenantHandle(tenant_id, name, path, keys, audit, self._pools, self.storage, _SEAL)
+                found = TenantHandle(
+                    tenant_id,
+                    name,
+                    path,
+                    keys,
+                    audit,
+                    self._pools,
+                    self.storage,
+                    self._registry,
+                    self._rotation.finished,
+                    _SEAL,
+                )
                 self._handles[tenant_id] = found
             return found
 
     def _audit_files(self, tenant_id: str, key: bytes) -> AuditFiles:
-        return AuditFiles(tenant_id, self.data_dir / "audit" / tenant_id, key, self.storage, _SEAL)
+        return AuditFiles(tenant_id, self.data_dir / "audit" / tenant_id, key, self.storage, self._registry, _SEAL)
 
     def _key(self, tenant_id: str, purpose: str) -> bytes:
         with self._control.reading() as connection:

@@ -116,6 +116,7 @@ class Database:
 
     def truncate_wal(self) -> None:
         """Move all of the write-ahead log into the file and empty it, so that erased text is gone from both."""
+        self._prepare()
         with self._connected() as connection:
             connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 

@@ -51,6 +51,7 @@ def delete_user(view: WriteView, name: str) -> None:
         raise NotFound("no such user", item=name)
     view.execute(delete(members).where(members.c.member_kind == "user", members.c.member_id == found))
     view.execute(delete(users).where(users.c.id == found))
+    view.withdraw("user", found)
     view.bump_acl()
 
 
@@ -61,6 +62,7 @@ def delete_group(view: WriteView, name: str) -> None:
         raise NotFound("no such group", item=name)
     view.execute(delete(members).where(members.c.member_kind == "group", members.c.member_id == found))
     view.execute(delete(groups).where(groups.c.id == found))
+    view.withdraw("group", found)
     view.bump_acl()
 
 
@@ -89,12 +91,12 @@ def remove_members(view: WriteView, group: str, names: Sequence[str]) -> int:
     for name in names:
         kind, bare = _member(name)
         member_id = find_user(view, bare) if kind == "user" else find_group(view, bare)
-        if member_id is not None:
-            removed += view.execute(
-                delete(members).where(
-                    members.c.group_id == group_id, members.c.member_kind == kind, members.c.member_id == member_id
-                )
-            ).rowcount
+        if member_id is None:
+            continue
+        own = (members.c.group_id == group_id) & (members.c.member_kind == kind) & (members.c.member_id == member_id)
+        if view.execute(delete(members).where(own)).rowcount:
+            view.withdraw("member", group_id, kind, member_id)
+            removed += 1
     if removed:
         view.bump_acl()
     return removed

@@ -1,4 +1,6 @@
-"""Steps that bring a tenant's database from one schema version to the next; `Database` runs them in one transaction."""
+"""Steps that bring the control plane's or a tenant's database from one schema version to the next; `Database` runs them
+in one transaction.
+"""
 
 from __future__ import annotations
 
@@ -42,3 +44,12 @@ def _vectors_apart(connection: Connection) -> None:
 
 
 TENANT: Final[tuple[Migration, ...]] = (_vectors_apart,)
+
+
+def _files_on_record(connection: Connection) -> None:
+    """Version 2: which files were made, and collections that are still to be dropped."""
+    for table in (schema.files, schema.leftovers):
+        connection.execute(CreateTable(table))
+
+
+CONTROL: Final[tuple[Migration, ...]] = (_files_on_record,)

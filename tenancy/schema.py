@@ -69,6 +69,26 @@ deletions = Table(
     Column("certificate", JSON, nullable=False),
 )
 
+# The files that were made: what stands here and is missing was lost. `generation` counts the keys that a tenant's data
+# has had; each has a file of its own.
+files = Table(
+    "files",
+    control,
+    Column("owner", Text, primary_key=True),
+    Column("file", Text, primary_key=True),
+    Column("generation", Integer, nullable=False),
+)
+
+# Collections at a server engine that could not be dropped when their tenant was deleted.
+leftovers = Table(
+    "leftovers",
+    control,
+    Column("physical", Text, primary_key=True),
+    Column("engine", Text, nullable=False),
+    Column("tenant_id", Text, nullable=False),
+    Column("since", Float, nullable=False),
+)
+
 tenant = MetaData()
 
 meta = Table("meta", tenant, Column("key", Text, primary_key=True), Column("value", JSON, nullable=False))

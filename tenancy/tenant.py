@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -12,10 +12,11 @@ from typing import Any, Final, Literal
 from sqlalchemy import CursorResult, Executable, MetaData, insert, select, update
 from sqlalchemy.engine import Connection
 
-from tenancy import migrations, schema
+from tenancy import ledger, migrations, schema
 from tenancy.contract import Contract, stored_contract
-from tenancy.database import ConnectionPools, Database, Migration
+from tenancy.database import ConnectionPools, Database, Migration, Retired
 from tenancy.keys import TenantKeys, derive
+from tenancy.registry import FIRST, Registry, named
 from tenancy.storage import DATA_FILE, AnyDatabase, Place, Storage
 
 _SEAL: Final = object()
@@ -59,6 +60,22 @@ class ReadView:
 class WriteView(ReadView):
     """One write transaction of one tenant. Epochs move in the same transaction as what they announce."""
 
+    def __init__(self, tenant: TenantHandle, connection: Connection) -> None:
+        super().__init__(tenant, connection)
+        self._withdrawn: list[ledger.Entry] = []
+
+    def withdraw(self, kind: ledger.Kind, *about: int | str) -> None:
+        """Note that something was taken away, so that no backup gives it back; see `tenancy.ledger`."""
+        self._withdrawn.append((kind, about))
+
+    def settle(self) -> None:
+        """Make what was withdrawn durable beside the audit log. Before the commit: see `tenancy.ledger`."""
+        if self._withdrawn:
+            with self.tenant.audit.ledger().writing() as connection:
+                newest = ledger.append(connection, self._withdrawn)
+            ledger.move_to(self._connection, newest)
+            self._withdrawn = []
+
     def bump_corpus(self, document_id: int, *, removed: bool = False) -> Epochs:
         """Announce that a document was added, replaced or (with `removed`) deleted."""
         return self._bump([document_id], acl=0, corpus=1, kv=int(removed))
@@ -87,13 +104,16 @@ class WriteView(ReadView):
 class AuditFiles:
     """Where one tenant's audit log lives. It is kept, and readable, when the tenant is suspended or deleted."""
 
-    def __init__(self, tenant_id: str, directory: Path, key: bytes, storage: Storage, seal: object) -> None:
+    def __init__(
+        self, tenant_id: str, directory: Path, key: bytes, storage: Storage, registry: Registry, seal: object
+    ) -> None:
         if seal is not _SEAL:
             raise TypeError("AuditFiles come from tenancy.tenant alone")
         self.tenant_id = tenant_id
         self.directory = directory
         self._key = key
         self._storage = storage
+        self._registry = registry
         self._databases: dict[str, AnyDatabase] = {}
         self._lock = threading.Lock()
 
@@ -108,15 +128,24 @@ class AuditFiles:
             if found is None:
                 key = self.purpose(f"file/{file}")
                 place = Place("audit", self.tenant_id, file)
-                found = self._storage.database(place, key, metadata, seed=seed, page_cache=AUDIT_PAGE_CACHE_KIB)
+                mark = self._registry.mark(self.tenant_id, file)
+                found = self._storage.database(
+                    place, key, metadata, seed=seed, page_cache=AUDIT_PAGE_CACHE_KIB, mark=mark
+                )
                 self._databases[file] = found
             return found
+
+    def ledger(self) -> AnyDatabase:
+        """What was withdrawn from the tenant; see `tenancy.ledger`."""
+        return self.database(ledger.LEDGER_FILE, ledger.metadata)
 
 
 class TenantHandle:
     """One tenant, opened for an authenticated principal. Sealed: only `Tenants.open` makes one.
 
-    `contract` is what `Tenants.open` read last: a change holds from the next request on.
+    `generation` counts the data keys that the tenant has had; where another process has changed the key, the next
+    transaction goes on in the new file (`renewed` gives generation and key). `contract` is what `Tenants.open` read
+    last: a change holds from the next request on.
     """
 
     def __init__(
@@ -128,6 +157,8 @@ class TenantHandle:
         audit: AuditFiles,
         pools: ConnectionPools,
         storage: Storage,
+        registry: Registry,
+        renewed: Callable[[TenantHandle], tuple[int, bytes]],
         seal: object,
     ) -> None:
         if seal is not _SEAL:
@@ -143,19 +174,17 @@ class TenantHandle:
         self._databases: dict[str, Database] = {}
         self._lock = threading.Lock()
         self._storage = storage
-        self._data = storage.database(
-            Place("tenants", tenant_id, DATA_FILE),
-            keys.purpose(f"file/{DATA_FILE}"),
-            schema.tenant,
-            seed=_first_epochs,
-            migrations=migrations.TENANT,
-        )
+        self._registry = registry
+        self._renewed = renewed
+        self.generation = registry.generation(tenant_id, DATA_FILE) or FIRST
+        self._data = self._opened()
 
     def __repr__(self) -> str:
         return f"TenantHandle({self.tenant_id})"
 
-    def agree(self, stored: Mapping[str, Any]) -> None:
-        """Take the contract that the control plane has now; for `Tenants.open`. Raises `Corrupt`."""
+    def agree(self, name: str, stored: Mapping[str, Any]) -> None:
+        """Take the name and contract that the control plane has now; for `Tenants.open`. Raises `Corrupt`."""
+        self.name = name
         if stored != self._agreed:
             self.contract = stored_contract(stored, self.name)
             self._agreed = stored
@@ -163,14 +192,52 @@ class TenantHandle:
     @contextmanager
     def reading(self) -> Iterator[ReadView]:
         """A read transaction: one database snapshot."""
-        with self._data.reading() as connection:
-            yield ReadView(self, connection)
+        with ExitStack() as stack:
+            yield ReadView(self, self._begun(stack, lambda data: data.reading()))
 
     @contextmanager
     def writing(self) -> Iterator[WriteView]:
         """A write transaction: committed at the end of the block, rolled back on any exception."""
-        with self._data.writing() as connection:
-            yield WriteView(self, connection)
+        with ExitStack() as stack:
+            view = WriteView(self, self._begun(stack, lambda data: data.writing()))
+            yield view
+            view.settle()
+
+    @property
+    def data(self) -> AnyDatabase:
+        """The tenant's own database in its present generation, for what works on files. Others read and write views."""
+        return self._data
+
+    def _opened(self) -> AnyDatabase:
+        return self._storage.database(
+            Place("tenants", self.tenant_id, named(DATA_FILE, self.generation)),
+            self.keys.purpose(f"file/{DATA_FILE}"),
+            schema.tenant,
+            seed=_first_epochs,
+            migrations=migrations.TENANT,
+            mark=self._registry.mark(self.tenant_id, DATA_FILE, self.generation),
+        )
+
+    def _begun(
+        self, stack: ExitStack, begin: Callable[[AnyDatabase], AbstractContextManager[Connection]]
+    ) -> Connection:
+        data = self._data
+        try:
+            return stack.enter_context(begin(data))
+        except Retired:
+            self._renew(data)
+            return stack.enter_context(begin(self._data))
+
+    def _renew(self, stale: AnyDatabase) -> None:
+        """Go on in the file that took the place of `stale`, under its key."""
+        with self._lock:
+            if self._data is not stale:
+                return
+            self.generation, key = self._renewed(self)
+            self.keys = TenantKeys(key, self.keys.audit)
+            self._databases.clear()
+            self._data = self._opened()
+        self._pools.close(self.directory)
 
     def database(
         self,
@@ -183,15 +250,21 @@ class TenantHandle:
     ) -> Database:
         """An encrypted file in the tenant's directory, under a key derived from the data key and the file's name.
 
-        The same object for the same name. Use it from other packages for what dies with the tenant (the cache).
+        The same object for the same name, until the data key changes. Use it from other packages for what dies with
+        the tenant and may get lost (the cache).
         """
         with self._lock:
             found = self._databases.get(file)
             if found is None:
                 key = self.keys.purpose(f"file/{file}")
-                path = self.directory / file
                 found = Database(
-                    path, key, metadata, self._pools, seed=seed, migrations=migrations, synchronous=synchronous
+                    self.directory / named(file, self.generation),
+                    key,
+                    metadata,
+                    self._pools,
+                    seed=seed,
+                    migrations=migrations,
+                    synchronous=synchronous,
                 )
                 self._databases[file] = found
             return found

@@ -61,6 +61,23 @@ def resume(name: Name, *, common: Common = DEFAULT) -> None:
     _set_status(name, "active", common)
 
 
+@app.command(name="rotate-key")
+def rotate_key(name: Name, *, common: Common = DEFAULT) -> None:
+    """Give a tenant's documents a new random key, beside a server and an ingestion. Writers wait until it is done.
+
+    Its remembered answers are dropped; its audit log keeps its key.
+    """
+    with opened(common) as control:
+
+        def work(trail: Trail) -> int:
+            generation = control.tenants.rotate_key(name)
+            trail.note(detail={"generation": generation})
+            return generation
+
+        generation = audited(control, control.authenticator.operator(name), "tenant.rotate_key", work)
+    show_record(common, {"name": name, "generation": generation})
+
+
 @app.command
 def delete(name: Name, *, yes: bool = False, common: Common = DEFAULT) -> None:
     """Destroy a tenant's keys, documents, cache and credentials, and print the signed deletion certificate.

@@ -28,7 +28,9 @@ from service import cli, server
 from service.settings import load_settings
 from tenancy import database
 
-DOING = ("tenant.sqlite", "cache.sqlite", "audit.sqlite", "subjects.sqlite", "control.sqlite", "ingest")
+DOING = (
+    "tenant.sqlite", "cache.sqlite", "audit.sqlite", "subjects.sqlite", "ledger.sqlite", "control.sqlite", "ingest",
+)  # fmt: skip
 """What is marked: a write transaction of a file, a run of `strongroom ingest`."""
 
 BATCH_CHUNKS = 8

@@ -1,0 +1,177 @@
+"""A new data key for one tenant: its database is copied into a file of the next generation under the new key.
+
+In this order, so that a crash anywhere leaves either generation whole, and nobody writes to the other one:
+
+1. `next key`: the new key is wrapped and on record beside the present one.
+2. `copied`: the copy is complete and durable, while the old file's write lock is held: nothing can be missing in it.
+3. `retired`: the old file says that it is retired. From here on nobody reads or writes it, and whoever tries finishes
+   the change first (`finished`).
+4. `switched`: generation and key move on record in one transaction; the old key is gone with it.
+5. The old files are removed.
+
+A crash before 3 leaves everything as it was, and an unused copy, which `tidy` removes at a server's start. A crash
+after it is finished by the next who opens the tenant.
+"""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import ColumnElement, delete, insert, select
+from sqlalchemy.engine import Connection
+
+from tenancy.database import Database
+from tenancy.errors import Conflict, Corrupt, NotFound
+from tenancy.keyring import sync_directory
+from tenancy.keys import KEY_BYTES, RootKey, TenantKeys
+from tenancy.registry import FIRST, named, read_generation, write_generation
+from tenancy.schema import wrapped_keys
+from tenancy.storage import DATA_FILE, AnyDatabase
+from tenancy.tenant import TenantHandle
+
+NEXT: Final = "data.next"
+_WAIT_S: Final = 60.0
+
+
+def reached(point: str) -> None:
+    """A place where tests let the process die."""
+
+
+class Rotation:
+    """Changes of data keys, with what it takes of the control plane."""
+
+    def __init__(self, control: AnyDatabase, root: RootKey) -> None:
+        self._control = control
+        self._root = root
+
+    def rotate(self, handle: TenantHandle) -> int:
+        """Give `handle`'s tenant a new data key; returns the new generation.
+
+        Writers wait meanwhile, readers do not. Raises `Unavailable` where writers or another change keep it waiting,
+        `Conflict` where the documents are no file.
+        """
+        with handle.reading():
+            # Finishes an earlier change, migrates the file, and says what is wrong with it.
+            pass
+        with self._alone(handle):
+            old = handle.data
+            if not isinstance(old, Database):
+                raise Conflict(
+                    "the documents lie in a database server, which holds the keys to its disk",
+                    item=handle.name,
+                    remedy="change the server's key",
+                )
+            generation = self._generation(handle.tenant_id) + 1
+            target = handle.directory / named(DATA_FILE, generation)
+            _remove(target)
+            key = secrets.token_bytes(KEY_BYTES)
+            with self._control.writing() as connection:
+                self._store(connection, handle.tenant_id, NEXT, key)
+            reached("next key")
+            try:
+                with old.writing() as connection:
+                    old.copy_to(target, file_key(key))
+                    sync_directory(handle.directory)
+                    reached("copied")
+                    old.retire(connection)
+            except BaseException:
+                self._forget_next(handle, generation)
+                raise
+            reached("retired")
+            self._switch(handle, generation, key)
+        with handle.reading():
+            return generation
+
+    def finished(self, handle: TenantHandle) -> tuple[int, bytes]:
+        """The present generation and data key of a tenant whose file was retired; finishes a change that was cut short.
+
+        Raises `Corrupt` where the file is retired and there is none to go on in.
+        """
+        with self._alone(handle):
+            generation = self._generation(handle.tenant_id)
+            if generation == handle.generation:
+                key = self._key(handle.tenant_id, NEXT)
+                if key is None or not (handle.directory / named(DATA_FILE, generation + 1)).exists():
+                    raise Corrupt(
+                        "the file is retired, and the one in its place is missing",
+                        item=named(DATA_FILE, generation),
+                        remedy="restore the tenant from a backup",
+                    )
+                generation += 1
+                self._switch(handle, generation, key)
+            present = self._key(handle.tenant_id, "data")
+        if present is None:
+            raise NotFound("the tenant does not exist any more", item=handle.tenant_id)
+        return generation, present
+
+    def tidy(self, handle: TenantHandle) -> None:
+        """Finish a change of the key that was cut short, or remove the copy that it left."""
+        with handle.reading():
+            pass
+        with self._alone(handle):
+            self._forget_next(handle, self._generation(handle.tenant_id) + 1)
+            remove_older(handle.directory, handle.generation)
+
+    def _forget_next(self, handle: TenantHandle, generation: int) -> None:
+        _remove(handle.directory / named(DATA_FILE, generation))
+        with self._control.writing() as connection:
+            connection.execute(delete(wrapped_keys).where(_of(handle.tenant_id, NEXT)))
+
+    def _switch(self, handle: TenantHandle, generation: int, key: bytes) -> None:
+        with self._control.writing() as connection:
+            self.put_in_place(connection, handle.tenant_id, generation, key)
+        self._control.truncate_wal()
+        reached("switched")
+        remove_older(handle.directory, generation)
+
+    def put_in_place(self, connection: Connection, tenant_id: str, generation: int, key: bytes) -> None:
+        """Put a tenant's generation and data key on record, and forget the key before."""
+        connection.execute(delete(wrapped_keys).where(_of(tenant_id, NEXT)))
+        self._store(connection, tenant_id, "data", key)
+        write_generation(connection, tenant_id, DATA_FILE, generation)
+
+    @staticmethod
+    def _alone(handle: TenantHandle) -> AbstractContextManager[None]:
+        return handle.exclusive("generation", _WAIT_S)
+
+    def _generation(self, tenant_id: str) -> int:
+        with self._control.reading() as connection:
+            return read_generation(connection, tenant_id, DATA_FILE) or FIRST
+
+    def _key(self, tenant_id: str, purpose: str) -> bytes | None:
+        with self._control.reading() as connection:
+            found = connection.execute(select(wrapped_keys.c.wrapped).where(_of(tenant_id, purpose)))
+            wrapped: bytes | None = found.scalar_one_or_none()
+        return None if wrapped is None else self._root.unwrap(tenant_id, purpose, wrapped)
+
+    def _store(self, connection: Connection, tenant_id: str, purpose: str, key: bytes) -> None:
+        connection.execute(delete(wrapped_keys).where(_of(tenant_id, purpose)))
+        wrapped = self._root.wrap(tenant_id, purpose, key)
+        connection.execute(insert(wrapped_keys).values(tenant_id=tenant_id, purpose=purpose, wrapped=wrapped))
+
+
+def file_key(data_key: bytes) -> bytes:
+    """The key of the tenant's database file under a data key."""
+    return TenantKeys(data_key, b"").purpose(f"file/{DATA_FILE}")
+
+
+def remove_older(directory: Path, generation: int) -> list[str]:
+    """Remove the files of generations before `generation`, whose keys are gone; returns their names."""
+    if generation == FIRST:
+        return []
+    older = [path for path in sorted(directory.glob("*.sqlite*")) if f".{generation}." not in path.name]
+    for path in older:
+        path.unlink(missing_ok=True)
+    return [path.name for path in older]
+
+
+def _of(tenant_id: str, purpose: str) -> ColumnElement[bool]:
+    return (wrapped_keys.c.tenant_id == tenant_id) & (wrapped_keys.c.purpose == purpose)
+
+
+def _remove(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)

@@ -73,7 +73,8 @@ class Sealer:
                 if isinstance(value, float):
                     sealed[self._key(name, "number")], sealed[self._key(name, _LOW)] = _halves(value)
                 elif value is not None:
-                    sealed[self._key(name, kind)] = self._number(value)
+                    key = self._key(name, kind)
+                    sealed[key] = self._number(key, value)
         return sealed
 
     def filter(self, where: Filter) -> SealedFilter:
@@ -99,7 +100,7 @@ class Sealer:
         if where.operator == "eq" or where.operator == "in":
             return self._equal(where, key, values)
         if where.type != "number":
-            return Bound(key, where.operator, self._number(values[0]))
+            return Bound(key, where.operator, self._number(key, values[0]))
         high, low = _halves(float(values[0]))
         strictly: Comparison = "lt" if where.operator in {"lt", "le"} else "gt"
         return Any(
@@ -111,7 +112,7 @@ class Sealer:
 
     def _equal(self, where: Compare, key: str, values: tuple[Value, ...]) -> SealedFilter:
         if where.type != "number":
-            return OneOf(key, tuple(self._number(value) for value in values))
+            return OneOf(key, tuple(self._number(key, value) for value in values))
         lows: dict[int, list[int]] = {}
         for value in values:
             high, low = _halves(float(value))
@@ -126,8 +127,9 @@ class Sealer:
             found = self._keys[name, part] = f"m{self._digest(enc('key', _bytes(name), part)):016x}"
         return found
 
-    def _number(self, value: Value) -> int:
-        return self._digest(b"text" + _bytes(value)) & _TEXT_BITS if isinstance(value, str) else int(value)
+    def _number(self, key: str, value: Value) -> int:
+        """Text is hashed with its key: that two fields hold the same does not show either."""
+        return self._digest(key.encode() + _bytes(value)) & _TEXT_BITS if isinstance(value, str) else int(value)
 
     def _digest(self, data: bytes) -> int:
         hashed = self._hash.copy()

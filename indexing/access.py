@@ -21,7 +21,7 @@ Entry = tuple[int, Effect]
 _OBJECT_BYTES: Final = 200
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class SegmentAccess:
     """Sets of slots by label id. Never changed: each change makes another object that shares what is the same."""
 

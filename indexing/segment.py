@@ -23,7 +23,7 @@ Vectors = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Segment:
     """`chunk_ids` (rows,), `document_ids` (slots,) ascending, `starts` (slots + 1,) first rows of the slots.
 

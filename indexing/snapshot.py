@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -30,6 +30,8 @@ from tenancy.tenant import Epochs
 
 READABLE_KEPT: Final = 64
 _OBJECT_BYTES: Final = 4096
+_SET_BYTES: Final = 300
+_PART_BYTES: Final = 250
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +62,20 @@ class ReadableSets:
     def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = parts
         self._kept: OrderedDict[str, tuple[ReadablePart, ...]] = OrderedDict()
+        self._account: Callable[[int], None] | None = None
+        self._nbytes = 0
         self._lock = threading.Lock()
+
+    def accounted(self, account: Callable[[int], None]) -> None:
+        """Tell `account`, once it is set, by how many bytes this grows or shrinks, and of its end; it must not fail."""
+        with self._lock:
+            if self._account is None:
+                self._account = account
+                account(self._nbytes)
+
+    def __del__(self) -> None:
+        if self._account is not None:
+            self._account(-self._nbytes)
 
     def of(self, domain: PermissionDomain) -> tuple[ReadablePart, ...]:
         """The parts in which `domain` may read at least one row."""
@@ -71,10 +86,18 @@ class ReadableSets:
                 return kept
         computed = tuple(found for part in self._parts if (found := _readable(part, domain.labels)).count)
         with self._lock:
+            replaced = self._kept.pop(domain.fingerprint, ())
             self._kept[domain.fingerprint] = computed
-            if len(self._kept) > READABLE_KEPT:
-                self._kept.popitem(last=False)
+            dropped = self._kept.popitem(last=False)[1] if len(self._kept) > READABLE_KEPT else ()
+            grown = _nbytes(computed) - sum(_nbytes(parts) for parts in (replaced, dropped) if parts)
+            self._nbytes += grown
+            if self._account is not None:
+                self._account(grown)
         return computed
+
+
+def _nbytes(readable: tuple[ReadablePart, ...]) -> int:
+    return _SET_BYTES + sum(_PART_BYTES + part.rows.nbytes for part in readable)
 
 
 def _readable(part: Part, labels: frozenset[int]) -> ReadablePart:
@@ -83,7 +106,7 @@ def _readable(part: Part, labels: frozenset[int]) -> ReadablePart:
     return ReadablePart(part.segment, rows, int(np.count_nonzero(rows)), terms)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Snapshot:
     """Segments, access and epochs that belong together; see `indexing.collection.CollectionSnapshot`.
 

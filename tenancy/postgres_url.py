@@ -14,6 +14,10 @@ from tenancy.errors import InvalidInput
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
+# No other address, sslmode, password or server option than those that are checked or set here.
+_PARAMETERS: Final = frozenset(
+    {"host", "port", "sslrootcert", "sslcert", "sslkey", "sslcrl", "target_session_attrs", "load_balance_hosts"}
+)
 _EXAMPLE: Final = "write postgresql://USER@HOST:PORT/DATABASE?sslrootcert=/path/ca.pem"
 
 
@@ -48,11 +52,12 @@ def server_url(settings: PostgresSettings) -> URL:
         )
     if not url.database:
         raise InvalidInput("names no database", item="database.url", remedy=_EXAMPLE)
-    if "sslmode" in url.query:
+    unknown = sorted(url.query.keys() - _PARAMETERS)
+    if unknown:
         raise InvalidInput(
-            "chooses its own sslmode",
+            f"has a parameter that is not allowed: {unknown[0]}",
             item="database.url",
-            remedy="leave it out: TLS is verified, or see database.plaintext",
+            remedy=f"leave it out; allowed are {', '.join(sorted(_PARAMETERS))}",
         )
     local = all(_is_local(host) for host in _hosts(url))
     mode = "prefer" if local or settings.plaintext else "verify-full"
@@ -92,9 +97,14 @@ def _hosts(url: URL) -> list[str]:
 def _is_local(host: str) -> bool:
     if not host or host.startswith("/"):
         return True
-    name = host.strip("[]") if host.endswith("]") else host.rpartition(":")[0] or host
+    # In the address itself, IPv6 stands without brackets and port.
+    names = (host, host.rpartition(":")[0].strip("[]"))
+    return "localhost" in names or any(map(_is_loopback, names))
+
+
+def _is_loopback(name: str) -> bool:
     try:
-        return name == "localhost" or ipaddress.ip_address(name.strip("[]")).is_loopback
+        return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,20 +23,25 @@ SOURCE = "192.0.2.1"
 
 
 @pytest.mark.parametrize("name", ["", "A", "a b", "../x", "a/b", "é", "-a", "x" * 64, ".", "a\n"])
+@pytest.mark.both_storages
 def test_a_bad_tenant_name_is_refused(tenants: Tenants, name: str) -> None:
     with pytest.raises(InvalidInput):
         tenants.create(name)
     assert tenants.all() == []
 
 
-def test_a_tenant_is_there_after_a_restart_and_its_name_is_taken(tenants: Tenants, master: MasterKey) -> None:
+@pytest.mark.both_storages
+def test_a_tenant_is_there_after_a_restart_and_its_name_is_taken(
+    tenants: Tenants, open_tenants: Callable[[], Tenants]
+) -> None:
     made = tenants.create("acme", Contract(retention="ten years"))
-    again = Tenants(tenants.data_dir, master)
+    again = open_tenants()
     assert again.show("acme") == made
     with pytest.raises(AlreadyExists):
         again.create("acme")
 
 
+@pytest.mark.both_storages
 def test_a_key_authenticates_until_it_is_revoked(acme: Company, authenticator: Authenticator) -> None:
     minted = acme.tenants.create_key("acme", "ana", [Role.READER, Role.AUDITOR], groups=["legal"])
     principal = authenticator.authenticate(minted.text, SOURCE)
@@ -47,6 +53,7 @@ def test_a_key_authenticates_until_it_is_revoked(acme: Company, authenticator: A
         authenticator.authenticate(minted.text, SOURCE)
 
 
+@pytest.mark.both_storages
 def test_an_expired_key_looks_like_an_unknown_one(acme: Company) -> None:
     now = [NOW]
     authenticator = Authenticator(acme.tenants, clock=lambda: now[0])
@@ -62,6 +69,7 @@ def test_an_expired_key_looks_like_an_unknown_one(acme: Company) -> None:
     assert str(expired.value) == str(revoked.value)
 
 
+@pytest.mark.both_storages
 def test_another_tenants_key_cannot_be_revoked(acme: Company, globex: Company, authenticator: Authenticator) -> None:
     minted = acme.tenants.create_key("acme", "ana", [Role.READER])
     with pytest.raises(NotFound):
@@ -77,6 +85,7 @@ def test_no_file_holds_a_secret_or_a_name(acme: Company) -> None:
     assert b"ana-lucia" not in written
 
 
+@pytest.mark.both_storages
 def test_a_suspended_tenant_opens_for_nobody_until_it_is_resumed(acme: Company, globex: Company) -> None:
     ana, bo = acme.principal("ana"), globex.principal("bo")
     acme.tenants.set_status("acme", "suspended")
@@ -107,6 +116,7 @@ def test_deletion_destroys_files_keys_and_credentials_and_signs_for_it(
     assert globex.tenants.show("globex").status == "active"
 
 
+@pytest.mark.both_storages
 def test_a_tenant_created_again_starts_empty(acme: Company, authenticator: Authenticator) -> None:
     acme.principal("ana")
     old = acme.handle.tenant_id
@@ -119,6 +129,7 @@ def test_a_tenant_created_again_starts_empty(acme: Company, authenticator: Authe
         assert view.epochs.corpus == 0
 
 
+@pytest.mark.both_storages
 def test_using_a_handle_after_deletion_is_an_error_and_creates_nothing(acme: Company) -> None:
     handle = acme.handle
     acme.tenants.delete("acme")
@@ -147,6 +158,7 @@ def _open_files() -> list[str]:
     return [os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
 
 
+@pytest.mark.both_storages
 def test_an_interrupted_deletion_is_finished_at_the_next_start(acme: Company) -> None:
     directory_path: Path = acme.handle.directory
     acme.tenants.delete("acme")

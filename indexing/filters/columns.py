@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import operator
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any as Anything
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from indexing.filters.sealed import Bound, OneOf, SealedFilter
+from indexing.filters.sealed import Bound, Comparison, OneOf, SealedFilter
 from indexing.filters.tree import All, Any, Not
 
 Mask = npt.NDArray[np.bool_]
 _Unsigned = npt.NDArray[np.unsignedinteger[Anything]]
 _Values = npt.NDArray[np.int64]
+_COMPARISONS: Final[dict[Comparison, Callable[[Anything, int], Mask]]] = {
+    "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
     """Compressed sparse columns over sorted typed keys.
 
-    The documents in `slots[p]` for p from `starts[t]` to `starts[t + 1]` hold `values[p]` under `keys[t]`.
+    The documents in `slots[p]`, ascending, for p from `starts[t]` to `starts[t + 1]` hold `values[p]` under `keys[t]`.
     """
 
     count: int
@@ -35,9 +40,12 @@ class Columns:
     def of(cls, documents: Sequence[Mapping[str, int]]) -> Columns:
         """The columns of slots 0, 1, ...: sealed metadata, one mapping a slot."""
         keys, slots, values = array("Q"), array("q"), array("q")
+        numbers: dict[str, int] = {}
         for slot, document in enumerate(documents):
             for key, value in document.items():
-                keys.append(int(key[1:], 16))
+                if key not in numbers:
+                    numbers[key] = int(key[1:], 16)
+                keys.append(numbers[key])
                 slots.append(slot)
                 values.append(value)
         return cls._sorted(
@@ -63,7 +71,7 @@ class Columns:
         slots: npt.NDArray[np.intp],
         values: npt.NDArray[np.int64],
     ) -> Columns:
-        order = np.argsort(keys, kind="stable")
+        order = np.lexsort((slots, keys))
         keys = keys[order]
         first = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
         narrow = slots[order].astype(np.min_scalar_type(max(count - 1, 0)))
@@ -86,8 +94,10 @@ class Columns:
                 found = ~self.matching(part)
             case OneOf() | Bound():
                 slots, values = self._column(where.key)
-                found = np.zeros(self.count, dtype=np.bool_)
-                found[slots[_compared(where, values)]] = True
+                found = _compared(where, values)
+                if len(slots) < self.count:
+                    held, found = slots[found], np.zeros(self.count, dtype=np.bool_)
+                    found[held] = True
         return found
 
     def _column(self, key: str) -> tuple[_Unsigned, _Values]:
@@ -101,15 +111,12 @@ class Columns:
 
 
 def _compared(where: OneOf | Bound, values: _Values) -> Mask:
-    if isinstance(where, OneOf):
-        return np.isin(values, np.array(where.values, dtype=np.int64))
-    match where.comparison:
-        case "lt":
-            found = values < where.value
-        case "le":
-            found = values <= where.value
-        case "gt":
-            found = values > where.value
-        case "ge":
-            found = values >= where.value
+    found: Mask
+    if isinstance(where, Bound):
+        found = _COMPARISONS[where.comparison](values, where.value)
+    elif len(where.values) == 1:
+        found = values == where.values[0]
+    else:
+        wanted = np.sort(np.array(where.values, dtype=np.int64))
+        found = wanted[np.minimum(np.searchsorted(wanted, values), len(wanted) - 1)] == values
     return found

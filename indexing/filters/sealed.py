@@ -17,7 +17,7 @@ from typing import Final, Literal, TypeAlias
 
 from indexing.filters.reading import value_of
 from indexing.filters.tree import All, Any, Compare, Filter, Not, Tree, Value
-from tenancy.fields import FIELD_TYPES, MAX_INTEGER, FieldType
+from tenancy.fields import MAX_INTEGER, FieldType
 from tenancy.names import enc
 
 Comparison = Literal["lt", "le", "gt", "ge"]
@@ -29,6 +29,9 @@ the high half of its float, from -2^31, and the low half, from 0, of 32 bits eac
 PURPOSE: Final = "metadata"
 """The purpose of `TenantHandle.keys` whose key seals a tenant's metadata and filters."""
 
+_KINDS: Final[dict[type, tuple[FieldType, ...]]] = {
+    str: ("string",), bool: ("boolean",), int: ("integer", "number"), float: ("number",),
+}  # fmt: skip
 _LOW: Final = "number, low half"
 _LEAST: Final[dict[FieldType, int]] = {"string": 0, "integer": -MAX_INTEGER, "number": -(2**31), "boolean": 0}
 _TEXT_BITS: Final = 2**63 - 1
@@ -68,7 +71,7 @@ class Sealer:
         """The values by typed key; those that no filter can find are left out."""
         sealed: dict[str, int] = {}
         for name, data in metadata.items():
-            for kind in FIELD_TYPES:
+            for kind in _KINDS.get(type(data), ()):
                 value = value_of(data, kind)
                 if isinstance(value, float):
                     sealed[self._key(name, "number")], sealed[self._key(name, _LOW)] = _halves(value)

@@ -196,6 +196,16 @@ def test_what_it_means(tree: dict[str, Any], yes: list[Any], no: list[Any]) -> N
     assert Columns.of([sealer.metadata(row) for row in rows]).matching(seal(where, KEY)).tolist() == expected
 
 
+def test_columns_that_every_document_has_survive_a_merge_that_interleaves_them() -> None:
+    sealer = Sealer(KEY)
+    even, odd = (Columns.of([sealer.metadata({"year": year}) for year in range(2000 + n, 2010, 2)]) for n in (0, 1))
+    keep = np.ones(5, dtype=np.bool_)
+    merged = Columns.merged([(odd, keep, np.arange(1, 10, 2)), (even, keep, np.arange(0, 10, 2))], 10)
+    for year in range(2000, 2010):
+        found = merged.matching(seal(parse({"field": "year", "eq": year}, FIELDS), KEY))
+        assert np.flatnonzero(found).tolist() == [year - 2000]
+
+
 def test_the_canonical_text_tells_filters_apart_and_spellings_of_one_not() -> None:
     def text(tree: dict[str, Any], fields: dict[str, FieldType] = FIELDS) -> str:
         return canonical(parse(tree, fields))

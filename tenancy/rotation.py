@@ -16,15 +16,17 @@ after it is finished by the next who opens the tenant.
 from __future__ import annotations
 
 import secrets
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from sqlalchemy import ColumnElement, delete, insert, select
 from sqlalchemy.engine import Connection
 
-from tenancy.database import Database
-from tenancy.errors import Conflict, Corrupt, NotFound
+from tenancy.database import Database, Retired
+from tenancy.errors import Conflict, Corrupt, NotFound, SchemaTooNew
 from tenancy.keyring import sync_directory
 from tenancy.keys import KEY_BYTES, RootKey, TenantKeys
 from tenancy.registry import FIRST, named, read_generation, write_generation
@@ -38,6 +40,15 @@ _WAIT_S: Final = 60.0
 
 def reached(point: str) -> None:
     """A place where tests let the process die."""
+
+
+@dataclass(slots=True)
+class _Upcoming:
+    """The next generation. Once `settled` the old file may be retired, and the new one must not be forgotten."""
+
+    file: Path
+    key: bytes = field(repr=False)
+    settled: bool = False
 
 
 class Rotation:
@@ -57,33 +68,52 @@ class Rotation:
             # Finishes an earlier change, migrates the file, and says what is wrong with it.
             pass
         with self._alone(handle):
-            old = handle.data
-            if not isinstance(old, Database):
-                raise Conflict(
-                    "the documents lie in a database server, which holds the keys to its disk",
-                    item=handle.name,
-                    remedy="change the server's key",
-                )
-            generation = self._generation(handle.tenant_id) + 1
-            target = handle.directory / named(DATA_FILE, generation)
-            _remove(target)
-            key = secrets.token_bytes(KEY_BYTES)
-            with self._control.writing() as connection:
-                self._store(connection, handle.tenant_id, NEXT, key)
-            reached("next key")
-            try:
-                with old.writing() as connection:
-                    old.copy_to(target, file_key(key))
-                    sync_directory(handle.directory)
-                    reached("copied")
-                    old.retire(connection)
-            except BaseException:
-                self._forget_next(handle, generation)
-                raise
-            reached("retired")
-            self._switch(handle, generation, key)
+            old = _file(handle)
+            with self._next(handle) as upcoming, old.writing() as connection:
+                old.copy_to(upcoming.file, file_key(upcoming.key))
+                sync_directory(handle.directory)
+                reached("copied")
+                upcoming.settled = True
+                old.retire(connection)
         with handle.reading():
-            return generation
+            return handle.generation
+
+    def replace(self, handle: TenantHandle, data: Database) -> int:
+        """Put a copy of `data` in the place of the tenant's database, whatever state that is in; returns the new
+        generation. For a suspended tenant, which nobody uses meanwhile.
+        """
+        with self._alone(handle):
+            old = _file(handle)
+            with self._next(handle) as upcoming:
+                data.copy_to(upcoming.file, file_key(upcoming.key))
+                sync_directory(handle.directory)
+                reached("copied")
+                upcoming.settled = True
+                try:
+                    with old.writing() as connection:
+                        old.retire(connection)
+                except (Corrupt, SchemaTooNew, Retired):
+                    # It opens for nobody, so nobody needs to be told.
+                    pass
+        return self._generation(handle.tenant_id)
+
+    @contextmanager
+    def _next(self, handle: TenantHandle) -> Iterator[_Upcoming]:
+        """The next generation, to be filled; put in place when the block ends, forgotten where it fails unsettled."""
+        generation = self._generation(handle.tenant_id) + 1
+        upcoming = _Upcoming(handle.directory / named(DATA_FILE, generation), secrets.token_bytes(KEY_BYTES))
+        _remove(upcoming.file)
+        with self._control.writing() as connection:
+            self._store(connection, handle.tenant_id, NEXT, upcoming.key)
+        reached("next key")
+        try:
+            yield upcoming
+        except BaseException:
+            if not upcoming.settled:
+                self._forget_next(handle, generation)
+            raise
+        reached("retired")
+        self._switch(handle, generation, upcoming.key)
 
     def finished(self, handle: TenantHandle) -> tuple[int, bytes]:
         """The present generation and data key of a tenant whose file was retired; finishes a change that was cut short.
@@ -112,6 +142,9 @@ class Rotation:
         with handle.reading():
             pass
         with self._alone(handle):
+            # Again, behind the lock, and without going on elsewhere: a retired file needs its successor.
+            with handle.data.reading():
+                pass
             self._forget_next(handle, self._generation(handle.tenant_id) + 1)
             remove_older(handle.directory, handle.generation)
 
@@ -151,6 +184,17 @@ class Rotation:
         connection.execute(delete(wrapped_keys).where(_of(tenant_id, purpose)))
         wrapped = self._root.wrap(tenant_id, purpose, key)
         connection.execute(insert(wrapped_keys).values(tenant_id=tenant_id, purpose=purpose, wrapped=wrapped))
+
+
+def _file(handle: TenantHandle) -> Database:
+    data = handle.data
+    if isinstance(data, Database):
+        return data
+    raise Conflict(
+        "the documents lie in a database server, which holds the keys to its disk",
+        item=handle.name,
+        remedy="use the server's own means",
+    )
 
 
 def file_key(data_key: bytes) -> bytes:

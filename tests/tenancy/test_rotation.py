@@ -169,6 +169,7 @@ def test_a_retired_file_without_its_successor_is_corrupt(acme: Company, monkeypa
     monkeypatch.setattr(rotation, "reached", dies)
     with pytest.raises(KeyboardInterrupt):
         acme.tenants.rotate_key("acme")
+    assert (acme.handle.directory / "tenant.2.sqlite").exists()
     (acme.handle.directory / "tenant.2.sqlite").unlink()
     with pytest.raises(Corrupt, match="restore"):
         names(acme.handle)

@@ -80,7 +80,8 @@ class Place:
         shelf = shelf or self.shelf
         tenant = shelf.company.handle
         scope = open_scope(principal, tenant, shelf.collections)
-        return search(tenant, principal, scope, "", np.array(vector, dtype=np.float32), k, "dense", covers=1.0)
+        question = np.array(vector, dtype=np.float32)
+        return search(tenant, principal, scope, "", question, k, "dense", model=shelf.fingerprint, covers=1.0)
 
     def found(self, principal: Principal, vector: Sequence[float] = EAST, k: int = 10) -> list[int]:
         """The chunk ids of `search`, best first."""

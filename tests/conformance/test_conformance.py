@@ -10,7 +10,9 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -318,20 +320,33 @@ def test_a_kill_between_any_two_writes_loses_nothing(place: Place) -> None:
     for name in "abc":
         place.shelf.put(name, "word", "word", vectors=[EAST, EAST], allow=["tenant"])
     place.settle()
-    deaths = 0
-    for event in range(1, 60):
-        place.disconnect()
-        command = [sys.executable, "-m", "tests.conformance.victim", place.column.name, str(place.folder), str(event)]
-        run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-        assert run.returncode in {0, -9}, run.stderr
-        place.connect()
-        for person in (place.ana, place.bo):
-            assert place.found(person, k=50) == place.expected(person, k=50)
-        assert [place.held() for _ in place.engines] == [place.stored() for _ in place.engines]
-        if run.returncode == 0:
-            break
-        deaths += 1
-    assert deaths == event - 1 >= 8
+    with victim(place) as dies_at:
+        for event in range(1, 60):
+            place.disconnect()
+            ended = dies_at(event)
+            place.connect()
+            for person in (place.ana, place.bo):
+                assert place.found(person, k=100) == place.expected(person, k=100)
+            assert [place.held() for _ in place.engines] == [place.stored() for _ in place.engines]
+            if ended == 0:
+                break
+            assert ended == -9
+    assert event > 8
+
+
+@contextmanager
+def victim(place: Place) -> Iterator[Callable[[int], int]]:
+    """Runs processes over the place's folder: from the number of the write to die at, to how the process ended."""
+    command = [sys.executable, "-m", "tests.conformance.victim", place.column.name, str(place.folder)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+
+        def dies_at(event: int) -> int:
+            print(event, file=parent.stdin, flush=True)
+            return int(parent.stdout.readline())
+
+        yield dies_at
 
 
 # What an engine is told, and what it may do wrong
@@ -534,7 +549,8 @@ def test_a_scope_is_opened_again_where_the_engine_is_ahead(place: Place) -> None
     scope = open_scope(place.ana, tenant, place.shelf.collections)
     place.shelf.remove("a")
     place.settle()
-    found = search(tenant, place.ana, scope, "", np.array(EAST, dtype=np.float32), 5, "dense", covers=1.0)
+    model, vector = place.shelf.fingerprint, np.array(EAST, dtype=np.float32)
+    found = search(tenant, place.ana, scope, "", vector, 5, "dense", model=model, covers=1.0)
     assert [passage.chunk_id for passage in found.items] == kept
     with tenant.reading() as view:
         assert found.scope.domain == permission_domain(place.ana, view)

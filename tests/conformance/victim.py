@@ -1,8 +1,10 @@
 """A process that changes four documents and dies at its n-th write.
 
-    python -m tests.conformance.victim COLUMN FOLDER N
+    python -m tests.conformance.victim COLUMN FOLDER
 
-A write is a commit of the tenant's database or a call that changes the engine; it dies before each, and behind each.
+reads one n a line, and answers each with how the process ended: 0, or -9 where it was killed. Each is a fork of this
+one, which has imported everything and opened nothing. A write is a commit of the tenant's database or a call that
+changes the engine; the process dies before each, and behind each.
 """
 
 from __future__ import annotations
@@ -74,5 +76,15 @@ def change(shelf: Shelf, number: int) -> None:
     shelf.put(f"new{number}", "word", vectors=[[0, score, 0, 0]], allow=["user:ana"])
 
 
+def serve(name: str, folder: Path) -> None:
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            main(name, folder, int(line))
+            sys.stderr.flush()
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    serve(sys.argv[1], Path(sys.argv[2]))

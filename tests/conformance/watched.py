@@ -69,6 +69,10 @@ class Watched:
         found: Sequence[str] = self._call("collections")
         return found
 
+    def version(self) -> str:
+        found: str = self._call("version")
+        return found
+
     def close(self) -> None:
         self.inner.close()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -92,6 +93,9 @@ class EdgeClient:
     async def get_collections(self) -> SimpleNamespace:
         names = [path.name for path in self._folder.iterdir() if path.is_dir()]
         return SimpleNamespace(collections=[SimpleNamespace(name=name) for name in names])
+
+    async def info(self) -> SimpleNamespace:
+        return SimpleNamespace(version=f"edge {version('qdrant-edge-py')}")
 
     async def delete_collection(self, name: str) -> bool:
         shard = self._shards.pop(name, None)

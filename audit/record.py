@@ -141,7 +141,10 @@ class GenerationUse(Part, frozen=True, kw_only=True):
 
 
 class Content(Part, frozen=True, kw_only=True):
+    """What persons wrote. A filter is sealed like a question: its values may be names."""
+
     question: Sealed | None = None
+    filter: Sealed | None = None
     answer: Sealed | None = None
     user: Sealed | None = None
 

@@ -117,11 +117,12 @@ class Trail:
         generation: GenerationUse | None = None,
         microunits: int | None = None,
         question: str | None = None,
+        filter: str | None = None,
         answer: str | None = None,
         detail: Mapping[str, Detail] | None = None,
     ) -> None:
         """Add to the event. Policy fields and details are merged, resources keep their furthest stage, `withheld`
-        adds up, the rest replaces what was noted before. `question` and `answer` are sealed for the caller.
+        adds up, the rest replaces what was noted before. `question`, `filter` and `answer` are sealed for the caller.
         """
         if policy is not None:
             given = {name: value for name, value in msgspec.structs.asdict(policy).items() if value is not None}
@@ -137,6 +138,8 @@ class Trail:
         self._microunits = self._microunits if microunits is None else microunits
         if question is not None:
             self._texts["question"] = question
+        if filter is not None:
+            self._texts["filter"] = filter
         if answer is not None:
             self._texts["answer"] = answer
         self._detail.update(detail or {})

@@ -162,7 +162,8 @@ def _row(event: dict[str, Any], intent: dict[str, Any], asked: str | None) -> di
         "action": event["action"],
         "outcome": " ".join(filter(None, (event.get("outcome", event["phase"]), event.get("reason")))),
         "cache": " ".join(filter(None, (cache.get("status"), cache.get("kind"), bound))) or None,
-        "question": _text(content.get("question")),
+        "question": " under ".join(filter(None, (_text(content.get("question")), _text(content.get("filter")))))
+        or None,
         "documents": _documents(event, asked),
     }
 

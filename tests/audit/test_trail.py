@@ -73,6 +73,7 @@ def test_names_and_texts_are_only_in_ciphertext(
     async def request() -> None:
         async with trail.open(ana, action="answer", request_id="r1") as one:
             one.note(question="zebra question")
+            one.note(filter='{"eq":"zebra","field":"author","type":"string"}')
             await one.intent()
             one.note(answer="zebra answer")
 
@@ -84,6 +85,7 @@ def test_names_and_texts_are_only_in_ciphertext(
     assert ana.user_id.encode() not in stored
     intent, outcome = (view(Stored(event.seq, encode(event)), log.subjects)["content"] for event in events)
     assert (intent["question"]["text"], intent["user"]["text"]) == ("zebra question", "ana")
+    assert intent["filter"]["text"] == '{"eq":"zebra","field":"author","type":"string"}'
     assert outcome["answer"]["text"] == "zebra answer"
 
 

@@ -93,7 +93,7 @@ def measure(folder: Path) -> dict[str, Any]:
         times[kind].append(time.perf_counter() - begun)
         if kind == "cold_open":
             begun = time.perf_counter()
-            found = search(tenant, principal, scope, QUESTION, vector, 8, covers=0.0)
+            found = search(tenant, principal, scope, QUESTION, vector, 8, model=embedder.fingerprint, covers=0.0)
             times["first_search"].append(time.perf_counter() - begun)
             if len(found.items) != 8:
                 raise SystemExit("a tenant did not give 8 passages")

@@ -129,13 +129,22 @@ def overhead(bench: Bench, address: tuple[str, int], questions: Sequence[str]) -
     vectors = np.stack([np.frombuffer(row, "<f4") for row in rows])
     flat = faiss.IndexFlatIP(vectors.shape[1])
     flat.add(vectors)
-    embedder, path = bench.path.embedder, bench.path
+    embedder, path = bench.path.embedders.default, bench.path
     embedded = {text: embedder.encode_query(text) for text in questions}
     client = Client(address)
 
     def searched(text: str) -> None:
         scope = open_scope(bench.principal, bench.tenant, path.collections)
-        search(bench.tenant, bench.principal, scope, text, embedded[text], TOP_K, covers=embedder.covers(text))
+        search(
+            bench.tenant,
+            bench.principal,
+            scope,
+            text,
+            embedded[text],
+            TOP_K,
+            model=embedder.fingerprint,
+            covers=embedder.covers(text),
+        )
 
     def over_http(text: str) -> None:
         bench.run(client.send(Sent.post("/v1/retrieve", bench.key, {"query": text, "top_k": TOP_K})))
@@ -185,7 +194,7 @@ def throughput(bench: Bench, address: tuple[str, int], questions: Sequence[str],
             found[f"{kind}_{clients}"] = bench.run(load(address, requests, clients, seconds))
     until, embedded = time.perf_counter() + seconds, 0
     while time.perf_counter() < until:
-        bench.path.embedder.encode_query(questions[embedded % len(questions)])
+        bench.path.embedders.default.encode_query(questions[embedded % len(questions)])
         embedded += 1
     found["embed_per_s"] = round(embedded / seconds, 1)
     found["retrieve_16_to_embed"] = round(found["retrieve_16"]["per_s"] / found["embed_per_s"], 2)

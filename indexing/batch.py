@@ -17,7 +17,19 @@ from typing import Final
 
 from indexing.acl_rules import Decision
 from indexing.documents import stored_under
-from indexing.ingest import Draft, Pipeline, Prepared, Removal, Source, Writable, embed, prepare, relist, write
+from indexing.ingest import (
+    Draft,
+    Pipeline,
+    Prepared,
+    Removal,
+    Source,
+    Writable,
+    at_present,
+    embed,
+    prepare,
+    relist,
+    write,
+)
 from indexing.origin import Origin
 from indexing.outcome import Outcome, failed
 from indexing.parse import ParseFailure, ParseLimits
@@ -189,9 +201,9 @@ def _overlapped(
     stopped = Event()
     batches = _batches(items, stopped)
 
-    def commit(embedded: Sequence[Writable]) -> list[Outcome]:
+    def commit(used: Pipeline, embedded: Sequence[Writable]) -> list[Outcome]:
         still_open()
-        outcomes = write(tenant, pipeline, embedded)
+        outcomes = write(tenant, used, embedded)
         written(outcomes)
         return outcomes
 
@@ -201,10 +213,12 @@ def _overlapped(
             writing: Future[list[Outcome]] | None = None
             while (batch := upcoming.result()) is not None:
                 upcoming = parser.submit(next, batches, None)
-                embedded = embed(pipeline, batch)
+                # The tenant may move to another embedding model while this run goes on.
+                present = at_present(tenant, pipeline)
+                embedded = embed(present, batch)
                 if writing is not None:
                     yield from writing.result()
-                writing = writer.submit(commit, embedded)
+                writing = writer.submit(commit, present, embedded)
             if writing is not None:
                 yield from writing.result()
         finally:

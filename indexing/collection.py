@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from indexing.catalogue import Collection
 from indexing.filters import SealedFilter
 from indexing.terms import TermVector
 from tenancy.domain import PermissionDomain
@@ -49,6 +50,11 @@ class CollectionSnapshot(Protocol):
 
     @property
     def epochs(self) -> Epochs: ...
+
+    @property
+    def collection(self) -> Collection | None:
+        """The record of what is searched; None for a tenant without documents."""
+        ...
 
     def dense(
         self, domain: PermissionDomain, vector: npt.NDArray[np.float32], k: int, where: SealedFilter | None = None

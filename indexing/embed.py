@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from indexing.embedders.hashing import PREFIX as HASHING
 from indexing.embedders.hashing import HashingEmbedder
 from indexing.embedders.port import DEFAULT_MODEL, Dtype, Embedder, EmbeddingSettings, Fingerprint, Vectors
@@ -17,6 +19,9 @@ __all__ = [
     "load_embedder",
 ]
 
+MAX_MODELS: Final = 8
+"""Models of one deployment, all of which may be in memory."""
+
 
 def load_embedder(settings: EmbeddingSettings) -> Embedder:
     """Load the model of `settings`, weights included.
@@ -28,6 +33,8 @@ def load_embedder(settings: EmbeddingSettings) -> Embedder:
         raise InvalidInput("batch_size must be at least 1", item="embedding.batch_size")
     if settings.window is not None and settings.window < 8:
         raise InvalidInput("window must be at least 8 tokens", item="embedding.window")
+    if len(settings.also) >= MAX_MODELS:
+        raise InvalidInput(f"a deployment has at most {MAX_MODELS} models", item="embedding.also")
     if settings.model.startswith(HASHING):
         return HashingEmbedder(settings)
     # Importing torch takes seconds and hundreds of megabytes: only those who use it pay.

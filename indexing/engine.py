@@ -100,6 +100,10 @@ class Engine(Protocol):
         """Physical names of the collections of this deployment on the server: what `doctor` compares."""
         ...
 
+    def version(self) -> str:
+        """The server's version: the cheapest question that shows that it is there."""
+        ...
+
     def close(self) -> None:
         """Release connections and the event loop."""
         ...

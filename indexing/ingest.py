@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -29,19 +30,27 @@ from indexing.parse import Parsed, ParseFailure, parse
 from indexing.parse.model import MAX_TITLE, Scalar
 from indexing.terms import TERMS_REVISION, pack, term_postings
 from tenancy.acl import AccessList, get_access_list, set_access_list
-from tenancy.errors import Conflict, InvalidInput, StrongroomError
+from tenancy.errors import Conflict, InvalidInput, ModelMismatch, StrongroomError
 from tenancy.names import MAX_DOCUMENT_NAME, nfc_name
-from tenancy.tenant import TenantHandle, WriteView
+from tenancy.tenant import ReadView, TenantHandle, WriteView
+
+_MOVES: Final = 2
+"""Changes of the tenant's model that one write follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """What turns documents into rows. `engine` names where a tenant's first collection is made."""
+    """What turns documents into rows. `engine_of` names where a tenant's first collection is made.
+
+    `embedder_of` says which model a tenant's collection has now; with it, ingestion goes on where the tenant moves to
+    another model meanwhile. Without it, `embedder` is the only one.
+    """
 
     embedder: Embedder
     chunking: Chunking = field(default_factory=Chunking)
-    engine: str = EMBEDDED
+    engine_of: Callable[[TenantHandle], str] = lambda _tenant: EMBEDDED
     clock: Callable[[], float] = time.time
+    embedder_of: Callable[[ReadView], Embedder] | None = None
 
     @property
     def revision(self) -> str:
@@ -135,6 +144,7 @@ def ingest(tenant: TenantHandle, pipeline: Pipeline, source: Source) -> list[Out
     `Unavailable`. Afterwards either all of the document is searchable in the new version, or nothing has changed.
     """
     prepared = prepare(tenant, pipeline, source)
+    pipeline = at_present(tenant, pipeline)
     return write(tenant, pipeline, embed(pipeline, prepared))
 
 
@@ -157,7 +167,8 @@ def prepare(tenant: TenantHandle, pipeline: Pipeline, source: Source) -> list[Pr
         source = replace(source, title=nfc_name(source.title, "title", limit=MAX_TITLE))
     version = _version(source.data)
     with tenant.reading() as view:
-        require_model(view, pipeline.embedder.fingerprint)
+        if pipeline.embedder_of is None:
+            require_model(view, pipeline.embedder.fingerprint)
         family = documents.stored_family(view, name)
         since = current_since(view, pipeline.revision)
     own = family.get(name)
@@ -203,13 +214,37 @@ def embed(pipeline: Pipeline, prepared: Sequence[Prepared]) -> list[Writable]:
 def write(tenant: TenantHandle, pipeline: Pipeline, writables: Sequence[Writable]) -> list[Outcome]:
     """Write everything in one transaction. A document that somebody else wrote meanwhile is a failure, unwritten.
 
+    Where the tenant moved to another model since the embedding, it is done again with that one.
     Raises `ModelMismatch`, `Unavailable`; then nothing of it is written.
     """
     if all(isinstance(item, Outcome) for item in writables):
         return [item for item in writables if isinstance(item, Outcome)]
+    for _ in range(_MOVES):
+        try:
+            return _write_all(tenant, pipeline, writables)
+        except ModelMismatch:
+            moved = at_present(tenant, pipeline)
+            if moved.embedder.fingerprint == pipeline.embedder.fingerprint:
+                raise
+            pipeline = moved
+            drafts = [item.draft if isinstance(item, Embedded) else item for item in writables]
+            writables = embed(pipeline, drafts)
+    return _write_all(tenant, pipeline, writables)
+
+
+def at_present(tenant: TenantHandle, pipeline: Pipeline) -> Pipeline:
+    """`pipeline` with the model of the tenant's present collection. Raises `ModelMismatch`."""
+    if pipeline.embedder_of is None:
+        return pipeline
+    with tenant.reading() as view:
+        return replace(pipeline, embedder=pipeline.embedder_of(view))
+
+
+def _write_all(tenant: TenantHandle, pipeline: Pipeline, writables: Sequence[Writable]) -> list[Outcome]:
+    engine = pipeline.engine_of(tenant)
     with tenant.writing() as view:
         embedder, now = pipeline.embedder, pipeline.clock()
-        model_id = claim_model(view, embedder.spec, embedder.fingerprint, pipeline.engine, now).model.id
+        model_id = claim_model(view, embedder.spec, embedder.fingerprint, engine, now).model.id
         claim_pipeline(view, pipeline.revision)
         outcomes = [_write(view, item, model_id, now) for item in writables]
     if any(outcome.status is Status.REMOVED for outcome in outcomes):

@@ -7,13 +7,14 @@ from typing import Final
 import msgspec
 from sqlalchemy import bindparam, delete, func, insert, select
 
-from indexing.catalogue import EMBEDDED, Collection, add_collection, add_model, forget, serving, set_state
+from indexing.catalogue import EMBEDDED, Collection, Model, add_collection, add_model, forget, serving, set_state
 from indexing.embed import Fingerprint
 from tenancy.errors import ModelMismatch
 from tenancy.schema import chunks, meta
 from tenancy.tenant import ReadView, WriteView
 
 _PIPELINE: Final = "pipeline"
+_ANY_CHUNK: Final = select(chunks.c.id).limit(1)
 _VALUE = select(meta.c.value).where(meta.c.key == bindparam("wanted"))
 
 
@@ -22,15 +23,24 @@ def require_model(view: ReadView, fingerprint: Fingerprint) -> Collection | None
     found = serving(view)
     if found is None or found.model.fingerprint == fingerprint:
         return found
-    if view.execute(select(chunks.c.id).limit(1)).first() is None:
+    if not holds_chunks(view):
         return None
-    stored = {} if found.model.fingerprint is None else msgspec.to_builtins(found.model.fingerprint)
-    here = msgspec.to_builtins(fingerprint)
-    differing = [f"{name} {stored.get(name)!r}, not {here[name]!r}" for name in here if stored.get(name) != here[name]]
-    raise ModelMismatch(
+    raise model_mismatch(view, found.model, fingerprint)
+
+
+def holds_chunks(view: ReadView) -> bool:
+    return view.execute(_ANY_CHUNK).first() is not None
+
+
+def model_mismatch(view: ReadView, stored: Model, here: Fingerprint) -> ModelMismatch:
+    """What to say where the collection's model is `stored` and the one at hand is `here`."""
+    before = {} if stored.fingerprint is None else msgspec.to_builtins(stored.fingerprint)
+    now = msgspec.to_builtins(here)
+    differing = [f"{name} {before.get(name)!r}, not {now[name]!r}" for name in now if before.get(name) != now[name]]
+    return ModelMismatch(
         f"the collection was made with another embedding model: {'; '.join(differing)}",
         item=view.tenant.name,
-        remedy="configure that model again, or move the tenant to this one with `strongroom tenant move`",
+        remedy="configure that model again (embedding.also lists further ones), or `strongroom tenant move` the tenant",
     )
 
 

@@ -1,6 +1,6 @@
 """The path of a question, top to bottom. Start reading here.
 
-    credential -> principal (the edge) -> trail -> lease -> tenant -> domain
+    credential -> principal (the edge) -> trail -> tenant -> lease -> domain
         -> cache, exact -> vector -> cache, semantic -> passages -> context -> generator -> citations
         -> checked again -> cache, store -> settled and audited as the blocks are left
 
@@ -19,7 +19,6 @@ from cache.flight import Turn
 from cache.guards.cacheability import Reach
 from cache.lookup import Hit, Mode
 from retrieval import steps
-from retrieval.plan import make_plan
 from retrieval.question import AnswerEvent, AnswerPath, Delta, Done, Question, Retrieved
 from tenancy.admission import Estimate
 from tenancy.identity import Principal, Role
@@ -38,10 +37,12 @@ async def answer(path: AnswerPath, principal: Principal, question: Question) -> 
     async with path.trail.open(principal, action="answer", request_id=question.request_id, root=question.root) as trail:
         steps.note_question(trail, question)
         principal.require(Role.READER)
-        plan = await path.workers.run(make_plan, path, question)
-        async with path.admission.admit(principal, plan.estimate) as lease:
-            tenant = await path.workers.run(path.tenants.open, principal)
-            asking = steps.Asking(path, principal, tenant, plan, question, trail, lease, Meter(path.prices))
+        opened = await steps.opened(path, principal, question)
+        tenant, plan = opened.tenant, opened.plan
+        steps.note_filter(trail, plan)
+        async with path.admission.admit(principal, plan.estimate, tenant.contract) as lease:
+            meter = Meter(path.prices)
+            asking = steps.Asking(path, principal, tenant, opened.embedder, plan, question, trail, lease, meter)
             asked, found = await steps.exact_hit(asking)
             if isinstance(found, Hit):
                 yield Done(await steps.replay(asking, asked, found))
@@ -59,8 +60,8 @@ async def answer(path: AnswerPath, principal: Principal, question: Question) -> 
                 if isinstance(found, Hit):
                     yield Done(await steps.replay(asking, asked, found))
                     return
-                passages = await steps.passages(asking, vector)
-                context, evidence = await steps.context_of(asking, passages)
+                passages, vector = await steps.passages(asking, vector)
+                context, evidence = await steps.context_of(asking, passages, vector.embedder)
                 draft = await steps.begin(asking, found, evidence)
                 finished = draft
                 if evidence.sufficient and context.sources:
@@ -86,12 +87,13 @@ async def retrieve(path: AnswerPath, principal: Principal, question: Question) -
     ) as trail:
         steps.note_question(trail, question)
         principal.require(Role.READER)
-        plan = await path.workers.run(make_plan, path, question)
-        async with path.admission.admit(principal, Estimate(plan.estimate.input_tokens, 0)) as lease:
-            tenant = await path.workers.run(path.tenants.open, principal)
-            asking = steps.Asking(path, principal, tenant, plan, question, trail, lease, Meter(path.prices))
-            vector = await steps.embed(asking)
-            passages = await steps.passages(asking, vector)
+        opened = await steps.opened(path, principal, question)
+        tenant, plan = opened.tenant, opened.plan
+        steps.note_filter(trail, plan)
+        async with path.admission.admit(principal, Estimate(plan.estimate.input_tokens, 0), tenant.contract) as lease:
+            meter = Meter(path.prices)
+            asking = steps.Asking(path, principal, tenant, opened.embedder, plan, question, trail, lease, meter)
+            passages, vector = await steps.passages(asking, await steps.embed(asking))
             seq = await trail.intent()
-            lease.settle(path.embedder.token_count(plan.query), 0)
+            lease.settle(vector.embedder.token_count(plan.query), 0)
             return Retrieved(passages.items, seq, question.request_id)

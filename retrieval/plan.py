@@ -10,6 +10,8 @@ from cache.key import CompositeIdentity, RetrievalIdentity
 from cache.lookup import Mode
 from generation.prompt import Template, Turn, history_digest
 from indexing.chunk import CHUNKER_REVISION
+from indexing.embed import Embedder
+from indexing.filters import Filter, canonical, parse
 from indexing.terms import TERMS_REVISION
 from retrieval.followup import stand_alone
 from retrieval.fusion import FUSION_REVISION
@@ -18,6 +20,7 @@ from retrieval.search import SearchMode
 from tenancy.admission import Estimate
 from tenancy.domain import PermissionDomain
 from tenancy.errors import NotFound
+from tenancy.tenant import TenantHandle
 
 RESPONSE_CONTRACT = "answer-1"
 
@@ -31,6 +34,7 @@ class Plan:
     template: Template
     top_k: int
     search_mode: SearchMode
+    where: Filter | None
     max_tokens: int
     cache_mode: Mode
     history: tuple[Turn, ...]
@@ -38,8 +42,10 @@ class Plan:
     estimate: Estimate
 
 
-def make_plan(path: AnswerPath, question: Question) -> Plan:
-    """Resolve `question`. Raises `NotFound` for a template, model or adapter that this deployment does not have."""
+def make_plan(path: AnswerPath, tenant: TenantHandle, question: Question) -> Plan:
+    """Resolve `question`. Raises `NotFound` for a template, model or adapter that this deployment does not have, and
+    `InvalidInput` for a filter that the tenant's contract does not provide for.
+    """
     settings = path.settings
     if question.model not in (None, path.generator.identity.model):
         raise NotFound("there is no such model", item=question.model, remedy="GET /v1/models shows yours")
@@ -55,6 +61,7 @@ def make_plan(path: AnswerPath, question: Question) -> Plan:
         template=template,
         top_k=question.top_k or settings.top_k,
         search_mode=question.mode or settings.mode,
+        where=None if question.filter is None else parse(question.filter, tenant.contract.metadata),
         max_tokens=max_tokens,
         cache_mode=Mode(question.cache) if settings.cache_enabled else Mode.BYPASS,
         history=question.history,
@@ -63,7 +70,7 @@ def make_plan(path: AnswerPath, question: Question) -> Plan:
     )
 
 
-def composite_identity(path: AnswerPath, domain: PermissionDomain, plan: Plan) -> CompositeIdentity:
+def composite_identity(path: AnswerPath, embedder: Embedder, domain: PermissionDomain, plan: Plan) -> CompositeIdentity:
     """Everything that has to be equal before an answer may be shared; all of it derived here."""
     model = path.generator.identity
     return CompositeIdentity(
@@ -73,10 +80,10 @@ def composite_identity(path: AnswerPath, domain: PermissionDomain, plan: Plan) -
         tokenizer_revision=model.tokenizer,
         template_revision=plan.template.revision,
         adapter_revision=model.adapter,
-        embedder=msgspec.json.encode(path.embedder.fingerprint, order="sorted").decode(),
+        embedder=msgspec.json.encode(embedder.fingerprint, order="sorted").decode(),
         generation=f"max_tokens={plan.max_tokens} context_tokens={path.settings.context_tokens} temperature=0",
         user_id=None,
-        filter=None,
+        filter=None if plan.where is None else canonical(plan.where),
         conversation=plan.conversation,
         response_contract=RESPONSE_CONTRACT,
         retrieval=RetrievalIdentity(

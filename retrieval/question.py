@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from audit.trail import AuditTrail
 from cache.flight import Flights
@@ -11,7 +12,7 @@ from cache.stores.local import LocalStore
 from generation.generator import Generator, Usage
 from generation.prompt import Templates, Turn
 from generation.salt import KvSharing
-from indexing.embed import Embedder
+from indexing.embedding import Embedders
 from retrieval.citations import Citation
 from retrieval.passage import Passage
 from retrieval.search import Collections, SearchMode
@@ -32,12 +33,16 @@ class Revoked(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question as the edge received it; `request_id` is 32 hex digits of our own. `None` means: the default."""
+    """A question as the edge received it; `request_id` is 32 hex digits of our own. `None` means: the default.
+
+    `filter` is the JSON of a filter (`indexing.filters`), not yet read: the tenant's contract says what it may name.
+    """
 
     query: str
     request_id: str
     top_k: int | None = None
     mode: SearchMode | None = None
+    filter: Mapping[str, Any] | None = None
     template: str | None = None
     model: str | None = None
     adapter: str | None = None
@@ -116,7 +121,6 @@ class PathSettings:
     recheck_s: float = 2.0
     cache_enabled: bool = True
     kv_sharing: KvSharing = "domain"
-    isolation: str = "collection"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +130,7 @@ class AnswerPath:
     tenants: Tenants
     workers: Workers
     collections: Collections
-    embedder: Embedder
+    embedders: Embedders
     generator: Generator
     templates: Templates
     cache: LocalStore

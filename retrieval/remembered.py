@@ -13,6 +13,7 @@ from cache.entry import canonical_payload
 from cache.lookup import Asked, Hit, Miss, Reason, ask, exact, semantic
 from cache.store import Completed, NotStored, Stored, put
 from generation.generator import Usage
+from indexing.embed import Embedder
 from retrieval.citations import Citation
 from retrieval.plan import Plan, composite_identity
 from retrieval.question import Answer, AnswerPath, CacheReport, coarse_age
@@ -37,14 +38,16 @@ class _Payload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: str
 
 
-def look_up_exact(path: AnswerPath, principal: Principal, tenant: TenantHandle, plan: Plan) -> tuple[Asked, Hit | Miss]:
+def look_up_exact(
+    path: AnswerPath, embedder: Embedder, principal: Principal, tenant: TenantHandle, plan: Plan
+) -> tuple[Asked, Hit | Miss]:
     """Fix namespace and key in one read transaction, and look for the same question in it."""
     with tenant.reading() as view:
         domain = permission_domain(principal, view)
         asked = ask(
             domain,
             view,
-            composite_identity(path, domain, plan),
+            composite_identity(path, embedder, domain, plan),
             plan.query,
             template=plan.template.name,
             mode=plan.cache_mode,
@@ -55,16 +58,17 @@ def look_up_exact(path: AnswerPath, principal: Principal, tenant: TenantHandle, 
 
 def look_up_semantic(
     path: AnswerPath,
+    embedder: Embedder,
     principal: Principal,
     tenant: TenantHandle,
     asked: Asked,
     vector: npt.NDArray[np.float32],
 ) -> Hit | Miss:
     """Look for a question that means the same. `vector` (dim,)."""
-    tokens = path.embedder.question_length(asked.question)
+    tokens = embedder.question_length(asked.question)
     with tenant.reading() as view:
         domain = permission_domain(principal, view)
-        limit = path.embedder.fingerprint.window
+        limit = embedder.fingerprint.window
         return semantic(domain, view, path.cache, asked, vector, tokens=tokens, limit=limit)
 
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from sqlalchemy import bindparam, select
 
 from indexing.collection import Collections, CollectionSnapshot, EngineDisagrees, Scored
+from indexing.embed import Fingerprint
 from indexing.terms import term_postings
 from retrieval.fusion import CANDIDATES, dense_weight_for, fuse
 from retrieval.passage import Passage
@@ -20,7 +21,7 @@ from tenancy.identity import Principal
 from tenancy.schema import chunks, documents
 from tenancy.tenant import TenantHandle
 
-__all__ = ["Collections", "Passages", "Scope", "SearchMode", "open_scope", "search"]
+__all__ = ["Collections", "ModelMoved", "Passages", "Scope", "SearchMode", "open_scope", "search"]
 
 SearchMode = Literal["dense", "lexical", "hybrid"]
 MAX_TOP_K: Final = 1000
@@ -38,6 +39,10 @@ _ROWS: Final = (
     .join(documents, documents.c.id == chunks.c.document_id)
     .where(chunks.c.id.in_(bindparam("chunks", expanding=True)))
 )  # fmt: skip
+
+
+class ModelMoved(StaleDomain):
+    """The collection is of another embedding model than the question's vector: embed it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +87,21 @@ def search(
     top_k: int,
     mode: SearchMode = "hybrid",
     *,
+    model: Fingerprint,
     covers: float,
     filters: object | None = None,
 ) -> Passages:
     """The best `top_k` chunks for `query` that `principal` may read.
 
-    `vector` (dimension,) is the question's, `covers` in [0, 1] how far the embedding model knows its language.
+    `vector` (dimension,) is the question's, made by `model`, and `covers` in [0, 1] how far that model knows its
+    language.
     Every row is read in a fresh transaction and checked against the domain of that moment. Where one is gone or
     unreadable by then, the search starts again under a new scope; after `ATTEMPTS` such rows are dropped.
     A server engine that holds another state than the scope is asked again under a new one; where the database did not
     move meanwhile, the engine is wrong and is put right first.
-    Raises `Unavailable` where that does not help; `InvalidInput`, also for any filter: there is none yet, and none is
-    ever ignored.
+    Raises `ModelMoved` where the collection is of another model than the vector, as after a move of the tenant;
+    `Unavailable` where asking the engine again does not help; `InvalidInput`, also for any filter: there is none yet,
+    and none is ever ignored.
     """
     if filters is not None:
         raise InvalidInput("filters on metadata are not supported", item="filters", remedy="leave it out")
@@ -103,7 +111,7 @@ def search(
         raise InvalidInput("the scope was opened for another principal", item="scope")
     attempt = 1
     while True:
-        scope, ranked, cosines = _rank_now(tenant, principal, scope, query, vector, top_k, mode, covers)
+        scope, ranked, cosines = _rank_now(tenant, principal, scope, query, vector, top_k, mode, model, covers)
         items = _hydrate(tenant, principal, ranked)
         lost = len(ranked) - len(items)
         if not lost or attempt == ATTEMPTS:
@@ -128,11 +136,13 @@ def _rank_now(
     vector: npt.NDArray[np.float32],
     top_k: int,
     mode: SearchMode,
+    model: Fingerprint,
     covers: float,
 ) -> tuple[Scope, list[Scored], dict[int, float]]:
     """`_rank` under the first scope, from `scope` on, whose state the engine holds too."""
     for _ in range(SCOPES):
         try:
+            _require_model(scope, model)
             return scope, *_rank(scope, query, vector, top_k, mode, covers)
         except EngineDisagrees as found:
             before, collections = scope.snapshot.epochs, scope.collections
@@ -142,6 +152,13 @@ def _rank_now(
     raise Unavailable(
         "the vector engine holds another state than the database", item=tenant.name, remedy="try again in a moment"
     )
+
+
+def _require_model(scope: Scope, model: Fingerprint) -> None:
+    """Vectors of two models are never compared, also where they have the same dimension."""
+    collection = scope.snapshot.collection
+    if collection is not None and collection.model.fingerprint != model:
+        raise ModelMoved("the collection is of another embedding model", item=scope.domain.tenant_id)
 
 
 def _rank(

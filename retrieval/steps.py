@@ -18,10 +18,12 @@ from generation.generator import Delta as Piece
 from generation.generator import Finish, Usage, prompt_tokens
 from generation.prompt import Prompt, render
 from generation.salt import kv_salt
+from indexing.embed import Embedder
+from indexing.filters import canonical
 from retrieval.abstain import Evidence, not_found, weigh
 from retrieval.citations import verify
 from retrieval.context import Context, assemble
-from retrieval.plan import Plan
+from retrieval.plan import Plan, make_plan
 from retrieval.question import Answer, AnswerPath, CacheReport, Delta, Done, Question, Revoked
 from retrieval.remembered import (
     cited_in,
@@ -33,7 +35,7 @@ from retrieval.remembered import (
     remember,
     replayed,
 )
-from retrieval.search import Passages, open_scope, search
+from retrieval.search import ATTEMPTS, ModelMoved, Passages, open_scope, search
 from tenancy.admission import Lease
 from tenancy.domain import permission_domain, readable_documents
 from tenancy.errors import Unavailable
@@ -48,12 +50,30 @@ _COVERED = 0.5
 
 
 @dataclass(frozen=True, slots=True)
+class Opened:
+    """The tenant of a question, the embedding model of its collection, and what is to be done."""
+
+    tenant: TenantHandle
+    embedder: Embedder
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AskedVector:
+    """A question as a vector (dim,), with the model that made it."""
+
+    embedder: Embedder
+    vector: Vector
+
+
+@dataclass(frozen=True, slots=True)
 class Asking:
     """One admitted question on its way."""
 
     path: AnswerPath
     principal: Principal
     tenant: TenantHandle
+    embedder: Embedder
     plan: Plan
     question: Question
     trail: Trail
@@ -75,24 +95,38 @@ def note_question(trail: Trail, question: Question) -> None:
     trail.note(question=question.query, detail={} if question.feature is None else {"feature": question.feature})
 
 
+def note_filter(trail: Trail, plan: Plan) -> None:
+    if plan.where is not None:
+        trail.note(filter=canonical(plan.where))
+
+
+async def opened(path: AnswerPath, principal: Principal, question: Question) -> Opened:
+    """Refuses a suspended tenant, and what this deployment does not have, before anything is spent."""
+
+    def work() -> Opened:
+        tenant = path.tenants.open(principal)
+        plan = make_plan(path, tenant, question)
+        with tenant.reading() as view:
+            return Opened(tenant, path.embedders.of(view), plan)
+
+    return await path.workers.run(work)
+
+
 async def exact_hit(asking: Asking) -> tuple[Asked, Hit | Miss]:
     with asking.hop("cache"):
-        return await asking.path.workers.run(look_up_exact, asking.path, asking.principal, asking.tenant, asking.plan)
+        return await asking.path.workers.run(
+            look_up_exact, asking.path, asking.embedder, asking.principal, asking.tenant, asking.plan
+        )
 
 
-async def embed(asking: Asking) -> Vector:
-    """The question as a vector (dim,)."""
-    embedder = asking.path.embedder
-    with asking.hop("embed") as tokens:
-        vector = await asking.path.workers.run(embedder.encode_query, asking.plan.query)
-        tokens.used(embedder.token_count(asking.plan.query))
-    return vector
+async def embed(asking: Asking) -> AskedVector:
+    return await _embed(asking, asking.embedder)
 
 
-async def semantic_hit(asking: Asking, asked: Asked, vector: Vector) -> Hit | Miss:
+async def semantic_hit(asking: Asking, asked: Asked, vector: AskedVector) -> Hit | Miss:
     with asking.hop("cache"):
         found = await asking.path.workers.run(
-            look_up_semantic, asking.path, asking.principal, asking.tenant, asked, vector
+            look_up_semantic, asking.path, vector.embedder, asking.principal, asking.tenant, asked, vector.vector
         )
     if isinstance(found, Miss):
         asking.trail.note(cache=miss_use(found, asked))
@@ -106,7 +140,7 @@ async def replay(asking: Asking, asked: Asked, hit: Hit) -> Answer:
             domain=asked.namespace.domain,
             acl_epoch=hit.entry.acl_epoch,
             corpus_epoch=hit.entry.corpus_epoch,
-            isolation=asking.path.settings.isolation,
+            isolation=asking.tenant.contract.tier,
             template=asking.plan.template.revision,
         ),
         cache=hit_use(hit, asked, asking.principal),
@@ -121,15 +155,40 @@ async def replay(asking: Asking, asked: Asked, hit: Hit) -> Answer:
     return served
 
 
-async def passages(asking: Asking, vector: Vector) -> Passages:
-    """The best readable passages, on record as retrieved."""
-    path, plan = asking.path, asking.plan
+async def passages(asking: Asking, vector: AskedVector) -> tuple[Passages, AskedVector]:
+    """The best readable passages, on record as retrieved, and the vector that found them.
+
+    Where the tenant moved to another embedding model meanwhile, the question is embedded with that one.
+    """
+    path = asking.path
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return await _passages(asking, vector), vector
+        except ModelMoved:
+            vector = await _embed(asking, await path.workers.run(_model_now, asking))
+    return await _passages(asking, vector), vector
+
+
+def _model_now(asking: Asking) -> Embedder:
+    with asking.tenant.reading() as view:
+        return asking.path.embedders.of(view)
+
+
+async def _passages(asking: Asking, vector: AskedVector) -> Passages:
+    path, plan, embedder = asking.path, asking.plan, vector.embedder
 
     def found() -> Passages:
         scope = open_scope(asking.principal, asking.tenant, path.collections)
-        covers = path.embedder.covers(plan.query)
         return search(
-            asking.tenant, asking.principal, scope, plan.query, vector, plan.top_k, plan.search_mode, covers=covers
+            asking.tenant,
+            asking.principal,
+            scope,
+            plan.query,
+            vector.vector,
+            plan.top_k,
+            plan.search_mode,
+            model=embedder.fingerprint,
+            covers=embedder.covers(plan.query),
         )
 
     with asking.hop("retrieve"):
@@ -140,7 +199,7 @@ async def passages(asking: Asking, vector: Vector) -> Passages:
             domain=domain.fingerprint,
             acl_epoch=domain.epochs.acl,
             corpus_epoch=domain.epochs.corpus,
-            isolation=path.settings.isolation,
+            isolation=asking.tenant.contract.tier,
             template=plan.template.revision,
         ),
         resources=[
@@ -152,14 +211,14 @@ async def passages(asking: Asking, vector: Vector) -> Passages:
     return result
 
 
-async def context_of(asking: Asking, found: Passages) -> tuple[Context, Evidence]:
+async def context_of(asking: Asking, found: Passages, embedder: Embedder) -> tuple[Context, Evidence]:
     """The sources of the prompt, and whether they can answer; what enters the prompt is on record as such."""
     path, query = asking.path, asking.plan.query
 
     def assembled() -> tuple[Context, Evidence]:
         context = assemble(found.items, path.settings.context_tokens, path.generator.count)
-        similarity = found.similarity if path.embedder.covers(query) >= _COVERED else None
-        return context, weigh(query, found.items, similarity=similarity, model=path.embedder.fingerprint.name)
+        similarity = found.similarity if embedder.covers(query) >= _COVERED else None
+        return context, weigh(query, found.items, similarity=similarity, model=embedder.fingerprint.name)
 
     context, evidence = await path.workers.run(assembled)
     if evidence.sufficient:
@@ -258,12 +317,14 @@ async def generate(
 
 
 async def store(
-    asking: Asking, asked: Asked, finished: Answer, found: Passages, context: Context, vector: Vector
+    asking: Asking, asked: Asked, finished: Answer, found: Passages, context: Context, vector: AskedVector
 ) -> bool:
-    """Offer the answer to the cache; False where it was not kept."""
-    path = asking.path
+    """Offer the answer to the cache; False where it was not kept, as after a change of model on the way."""
+    path, embedder = asking.path, vector.embedder
+    if embedder is not asking.embedder:
+        return False
     dependencies = {(source.passage.document_id, source.passage.version) for source in context.sources}
-    within = path.embedder.question_length(asked.question) <= path.embedder.fingerprint.window
+    within = embedder.question_length(asked.question) <= embedder.fingerprint.window
     outcome = await path.workers.run(
         remember,
         path,
@@ -273,7 +334,7 @@ async def store(
         finished,
         dependencies=tuple(sorted(dependencies)),
         epochs=found.scope.domain.epochs,
-        vector=vector if within else None,
+        vector=vector.vector if within else None,
     )
     return isinstance(outcome, Stored)
 
@@ -282,6 +343,13 @@ def settle(asking: Asking, finished: Answer) -> None:
     """Book what was used and note the answer's text; the trail and the lease end with their blocks."""
     asking.lease.settle(finished.usage.input, finished.usage.output)
     asking.trail.note(answer=finished.text)
+
+
+async def _embed(asking: Asking, embedder: Embedder) -> AskedVector:
+    with asking.hop("embed") as tokens:
+        vector = await asking.path.workers.run(embedder.encode_query, asking.plan.query)
+        tokens.used(embedder.token_count(asking.plan.query))
+    return AskedVector(embedder, vector)
 
 
 async def _require_readable(asking: Asking, context: Context) -> None:

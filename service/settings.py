@@ -95,10 +95,30 @@ class AuditSettings(Section, frozen=True):
     deadline_s: Seconds
 
 
+class EngineSettings(Section, frozen=True):
+    """A server of physical collections. `dedicated_to` is the name of the one tenant that it serves.
+
+    Up to `exact_below` readable points (Milvus: points) a search compares them all; absent, the kind's own number.
+    """
+
+    kind: Literal["qdrant", "milvus"]
+    url: str
+    api_key_file: str = ""
+    ca_file: str = ""
+    plaintext: bool = False
+    database: str = ""
+    timeout_s: Seconds = 10.0
+    concurrency: Positive = 16
+    exact_below: Count | None = None
+    dedicated_to: str = ""
+
+
 class CollectionSettings(Section, frozen=True):
-    """`budget` is the memory for open collections, in bytes."""
+    """`budget` is the memory for open collections, in bytes. `engine` serves the tenants whose contract names none."""
 
     budget: Positive
+    engine: str
+    engines: dict[str, EngineSettings]
 
 
 class WorkerSettings(Section, frozen=True):
@@ -231,6 +251,9 @@ def _paths(found: Mapping[str, Any], struct: type[Any], prefix: str) -> Iterator
         nested = _struct_of(inner)
         if nested is not None and get_origin(inner) is None and isinstance(value, dict):
             yield from _paths(value, nested, f"{prefix}{key}.")
+        elif nested is not None and isinstance(value, dict):
+            for item in value.values():
+                yield from _paths(item, nested, f"{prefix}{key}.") if isinstance(item, dict) else ()
         elif nested is not None and isinstance(value, list):
             for item in value:
                 yield from _paths(item, nested, f"{prefix}{key}.") if isinstance(item, dict) else ()

@@ -16,10 +16,12 @@ from generation.generator import Generator
 from generation.prompt import Templates
 from generation.sglang import SglangGenerator
 from indexing.collections.open import OpenCollections
-from indexing.embed import load_embedder
+from indexing.embedding import Embedders
+from indexing.engines.registry import Engines
 from indexing.ingest import Pipeline
 from retrieval.question import AnswerPath, PathSettings
 from service.control import Control, open_control
+from service.engines import build_engines
 from service.loading import Loading
 from service.settings import GenerationSettings, Settings
 from tenancy.admission import Admission
@@ -39,6 +41,7 @@ class Services:
     workers: Workers
     loading: Loading
     pipeline: Pipeline
+    engines: Engines
     path: AnswerPath
 
     def forget_deleted(self) -> list[str]:
@@ -57,6 +60,7 @@ class Services:
     def close(self) -> None:
         self.loading.close()
         self.workers.close()
+        self.engines.close()
         self.control.close()
 
 
@@ -71,13 +75,14 @@ def build(settings: Settings, master: MasterKey | None = None) -> Services:
 
 
 def _build(settings: Settings, control: Control) -> Services:
-    embedder = load_embedder(settings.embedding)
+    engines = build_engines(settings.collections)
+    embedders = Embedders(settings.embedding)
     workers = Workers(settings.workers.threads, settings.workers.queue)
     path = AnswerPath(
         tenants=control.tenants,
         workers=workers,
-        collections=OpenCollections(embedder.fingerprint, settings.collections.budget),
-        embedder=embedder,
+        collections=open_collections(settings, embedders, engines),
+        embedders=embedders,
         generator=generator(settings.generation),
         templates=Templates(settings.generation.templates),
         cache=cache_store(settings),
@@ -86,7 +91,17 @@ def _build(settings: Settings, control: Control) -> Services:
         settings=_path_settings(settings),
         prices=settings.prices,
     )
-    return Services(settings, control, workers, Loading(settings.workers.loading), Pipeline(embedder), path)
+    loading, pipeline = Loading(settings.workers.loading), ingestion(embedders, engines)
+    return Services(settings, control, workers, loading, pipeline, engines, path)
+
+
+def open_collections(settings: Settings, embedders: Embedders, engines: Engines) -> OpenCollections:
+    return OpenCollections(lambda view: embedders.of(view).fingerprint, settings.collections.budget, engines)
+
+
+def ingestion(embedders: Embedders, engines: Engines) -> Pipeline:
+    """How documents come in: each tenant's with the model of its collection, a first collection as agreed with it."""
+    return Pipeline(embedders.default, engine_of=engines.agreed, embedder_of=embedders.of)
 
 
 def cache_store(settings: Settings) -> LocalStore:

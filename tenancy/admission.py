@@ -16,7 +16,7 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Protocol
 
 import msgspec
 
@@ -44,6 +44,12 @@ class TenantLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     tenant: Limits = Limits()
     user: Limits = Limits()
+
+
+class Agreed(Protocol):
+    """What a contract says about limits."""
+
+    def limits(self, deployment: TenantLimits) -> TenantLimits: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,9 +235,14 @@ class Admission:
         self._tenants: OrderedDict[str, _Scope] = OrderedDict()
 
     @asynccontextmanager
-    async def admit(self, principal: Principal, estimate: Estimate) -> AsyncIterator[Lease]:
-        """Hold a lease for the block. Raises `LimitExceeded`, having taken nothing, naming the scope that refused."""
-        lease = self._take(principal.tenant_id, principal.user_id, estimate)
+    async def admit(
+        self, principal: Principal, estimate: Estimate, agreed: Agreed | None = None
+    ) -> AsyncIterator[Lease]:
+        """Hold a lease for the block; limits that were `agreed` with the tenant take the place of the deployment's.
+
+        Raises `LimitExceeded`, having taken nothing, naming the scope that refused.
+        """
+        lease = self._take(principal.tenant_id, principal.user_id, estimate, agreed)
         try:
             yield lease
         finally:
@@ -248,8 +259,10 @@ class Admission:
             scope.expire(self._clock())
             return Use(scope.requests.total, scope.concurrent, scope.tokens.total, scope.held)
 
-    def _take(self, tenant_id: str, user_id: str, estimate: Estimate) -> Lease:
+    def _take(self, tenant_id: str, user_id: str, estimate: Estimate, agreed: Agreed | None = None) -> Lease:
         limits = self._limits_for(tenant_id)
+        if agreed is not None:
+            limits = agreed.limits(limits)
         output_limit = min(
             (part.max_output_tokens for part in (limits.user, limits.tenant) if part.max_output_tokens is not None),
             default=None,

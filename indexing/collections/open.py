@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from indexing import loading
@@ -34,16 +34,19 @@ class _Open:
 class OpenCollections:
     """Snapshots of the most recently used tenants within `budget_bytes` (estimated; the newest always stays).
 
-    `fingerprint` is that of the configured embedding model, `engines` are the deployment's servers by name. A snapshot
-    leaves memory when its last search ends.
+    `model` is the embedding model whose vectors are expected, or says it for each tenant; `engines` are the
+    deployment's servers by name. A snapshot leaves memory when its last search ends.
     """
 
     def __init__(
-        self, fingerprint: Fingerprint, budget_bytes: int, engines: Mapping[str, Engine] | None = None
+        self,
+        model: Fingerprint | Callable[[ReadView], Fingerprint],
+        budget_bytes: int,
+        engines: Mapping[str, Engine] | None = None,
     ) -> None:
         if budget_bytes < 0:
             raise InvalidInput("the memory budget is not negative", item="budget_bytes")
-        self._fingerprint = fingerprint
+        self._model = model if callable(model) else lambda _view: model
         self._remote = RemoteEngines(engines or {})
         self._budget = budget_bytes
         self._open: OrderedDict[str, _Open] = OrderedDict()
@@ -73,9 +76,10 @@ class OpenCollections:
             current = opened.snapshot
             if current is not None and current.epochs == view.epochs:
                 return current
-            collection = require_model(view, self._fingerprint)
+            model = self._model(view)
+            collection = require_model(view, model)
             if current is None or (current.collection and current.collection.id) != (collection and collection.id):
-                current = loading.load(view, collection, self._fingerprint.dimension, self._remote.of(collection))
+                current = loading.load(view, collection, model.dimension, self._remote.of(tenant, collection))
             else:
                 current = loading.advance(current, view)
             opened.snapshot = current

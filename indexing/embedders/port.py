@@ -22,7 +22,8 @@ class EmbeddingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
     `model` is `packaged:all-MiniLM-L6-v2`, `hashing:<dimension>`, a directory, or `org/name@<commit>`.
     `device` is `auto` or a torch device such as `cpu`, `cuda`, `cuda:1`. `batch_size` is in texts.
-    `window` is in tokens, special ones included; absent, the model's own.
+    `window` is in tokens, special ones included; absent, the model's own. `also` are further models that a tenant's
+    contract may name, each loaded when it is first needed.
     """
 
     model: str = DEFAULT_MODEL
@@ -30,6 +31,7 @@ class EmbeddingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     dtype: Dtype = "float32"
     batch_size: int = 32
     window: int | None = None
+    also: tuple[str, ...] = ()
 
 
 class Fingerprint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -199,6 +199,9 @@ class MilvusEngine:
         found = self._call(lambda client: client.list_collections(retry_times=0), self._timeout)
         return sorted(name for name in found if schema.is_physical(name))
 
+    def version(self) -> str:
+        return str(self._call(lambda client: client.get_server_version(retry_times=0), self._timeout))
+
     def close(self) -> None:
         try:
             self._loop.call(self._disconnect, self._timeout)

@@ -176,6 +176,9 @@ class QdrantEngine:
         found = self._call(lambda: self._client.get_collections())
         return sorted(item.name for item in found.collections if _PHYSICAL.fullmatch(item.name))
 
+    def version(self) -> str:
+        return self._call(lambda: self._client.info()).version
+
     def close(self) -> None:
         try:
             self._loop.call(self._client.close, self._timeout)

@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from indexing.catalogue import EMBEDDED, Collection, find, serving
+from indexing.catalogue import Collection, find, serving
 from indexing.collection import EngineDisagrees
 from indexing.engine import Engine
+from indexing.engines.registry import Engines
 from indexing.remote.catching_up import catch_up, repair, require_rebuild
 from tenancy.errors import StaleDomain, Unavailable
 from tenancy.tenant import ReadView, TenantHandle
@@ -25,30 +26,21 @@ class RemoteEngines:
     """What `OpenCollections` knows of server engines; safe from any number of threads."""
 
     def __init__(self, engines: Mapping[str, Engine], clock: Callable[[], float] = time.monotonic) -> None:
-        self._engines = dict(engines)
+        self._engines = engines if isinstance(engines, Engines) else Engines.connected(engines)
         self._clock = clock
         self._repaired: dict[str, float] = {}
         self._lock = threading.Lock()
 
-    def of(self, collection: Collection | None) -> Engine | None:
+    def of(self, tenant: TenantHandle, collection: Collection | None) -> Engine | None:
         """The engine that holds the collection's vectors, None where they are in memory.
 
-        Raises `Unavailable` for an engine that the settings do not have.
+        Raises `Unavailable` for an engine that the settings do not have, or not for this tenant.
         """
-        if collection is None or collection.engine == EMBEDDED:
-            return None
-        engine = self._engines.get(collection.engine)
-        if engine is None:
-            raise Unavailable(
-                "the tenant's collection is at an engine that this deployment does not have",
-                item=collection.engine,
-                remedy=f"configure collections.engines.{collection.engine}",
-            )
-        return engine
+        return None if collection is None else self._engines.of(tenant, collection.engine)
 
     def follow(self, tenant: TenantHandle, view: ReadView, collection: Collection) -> None:
         """Bring the engine up to `view` before a question is asked of it. Raises as `catch_up`."""
-        engine = self.of(collection)
+        engine = self.of(tenant, collection)
         current = find(view, collection.id)
         if current is None:
             raise StaleDomain("the collection was replaced meanwhile", item=collection.physical)
@@ -59,7 +51,7 @@ class RemoteEngines:
         """See `indexing.collection.Collections.settle`."""
         with tenant.reading() as view:
             collection, newest = serving(view), view.epochs.changes
-        engine = self.of(collection)
+        engine = self.of(tenant, collection)
         if engine is not None and collection is not None and collection.applied < newest:
             catch_up(tenant, engine, collection)
 
@@ -67,7 +59,7 @@ class RemoteEngines:
         """See `indexing.collection.Collections.repair`. Not more often than every `REPAIR_PAUSE_S`, lost or not."""
         with tenant.reading() as view:
             collection = serving(view)
-        engine = self.of(collection)
+        engine = self.of(tenant, collection)
         if engine is None or collection is None or collection.physical != found.item:
             return
         self._require_pause(tenant, found)

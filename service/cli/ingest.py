@@ -99,16 +99,20 @@ async def _load(
     done: Callable[[Outcome], None],
 ) -> None:
     from indexing.batch import ingest_paths
-    from indexing.embed import load_embedder
-    from indexing.ingest import Pipeline
+    from indexing.embedding import Embedders
+    from service.engines import build_engines
+    from service.wiring import ingestion, open_collections
 
     principal, request_id = control.authenticator.operator(tenant), secrets.token_hex(16)
-    pipeline = Pipeline(load_embedder(control.settings.embedding))
+    embedders, engines = Embedders(control.settings.embedding), build_engines(control.settings.collections)
+    pipeline, collections = ingestion(embedders, engines), open_collections(control.settings, embedders, engines)
     counts: Counter[str] = Counter()
     changed: deque[Outcome] = deque()
 
     def written(outcomes: Sequence[Outcome]) -> None:
         changed.extend(outcome for outcome in outcomes if outcome.status.value in _STAGES)
+        # Durable already; from here on it is found at the tenant's engine as well.
+        collections.settle(handle)
 
     async with control.trail.open(principal, action="ingest", request_id=request_id) as trail:
         await trail.intent()
@@ -132,6 +136,7 @@ async def _load(
         finally:
             # Ends the batch in flight, whose documents belong on record as well.
             outcomes.close()
+            engines.close()
             _note(trail, changed)
             trail.note(detail=dict(counts))
 

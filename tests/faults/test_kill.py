@@ -177,7 +177,7 @@ class Check:
         assert [(row.ordinal, row.start, row.end, row.text) for row in rows] == [
             (piece.ordinal, piece.start, piece.end, piece.text) for piece in wanted
         ]
-        vectors = self.services.path.embedder.encode([piece.text for piece in wanted])
+        vectors = self.services.path.embedders.default.encode([piece.text for piece in wanted])
         assert np.array_equal(np.stack([np.frombuffer(row.vector, "<f4") for row in rows]), vectors)
         assert [row.terms for row in rows] == [pack(term_postings(piece.text)) for piece in wanted]
         recorded = (schema.versions.c.document_id == document_id) & schema.versions.c.retired.is_(None)

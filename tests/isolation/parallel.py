@@ -20,10 +20,11 @@ import structlog
 from httpx import ASGITransport, AsyncClient, Response
 
 from indexing.embed import Embedder
+from indexing.embedding import Embedders
 from service.app import create_app
 from service.logs import configure_logging
 from service.settings import load_settings
-from service.wiring import Services, build
+from service.wiring import Services, build, ingestion, open_collections
 from tenancy.identity import Role
 from tenancy.keys import MasterKey
 from tests.isolation.traces import MARK, Detector, Library
@@ -317,9 +318,13 @@ def captured_log() -> Iterator[io.StringIO]:
 
 
 def _with_embedder(services: Services, embedder: Embedder) -> Services:
-    collections = type(services.path.collections)(embedder.fingerprint, services.settings.collections.budget)  # type: ignore[call-arg]
-    path = replace(services.path, embedder=embedder, collections=collections)
-    return replace(services, path=path, pipeline=replace(services.pipeline, embedder=embedder))
+    embedders = Embedders(services.settings.embedding, lambda _: embedder)
+    path = replace(
+        services.path,
+        embedders=embedders,
+        collections=open_collections(services.settings, embedders, services.engines),
+    )
+    return replace(services, path=path, pipeline=ingestion(embedders, services.engines))
 
 
 def _strings(value: Any) -> Iterator[str]:

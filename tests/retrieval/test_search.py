@@ -20,6 +20,7 @@ from tenancy.identity import Principal
 from tests.support.people import NOW, Company
 
 EMBEDDER: Embedder = load_embedder(EmbeddingSettings(model="hashing:256"))
+MODEL = EMBEDDER.fingerprint
 PIPELINE = Pipeline(EMBEDDER, clock=lambda: NOW)
 QUESTION = "how many days of annual leave"
 
@@ -46,7 +47,7 @@ class Library:
     ) -> Passages:
         vector = EMBEDDER.encode_query(query)
         scope = scope or self.scope(principal)
-        return search(self.company.handle, principal, scope, query, vector, top_k, mode, covers=1.0)
+        return search(self.company.handle, principal, scope, query, vector, top_k, mode, model=MODEL, covers=1.0)
 
 
 @pytest.fixture
@@ -206,12 +207,12 @@ def test_a_filter_is_refused_and_not_ignored(library: Library) -> None:
     library.put("a.txt", "annual leave", "tenant")
     vector = EMBEDDER.encode_query(QUESTION)
     with pytest.raises(InvalidInput, match="filters"):
-        search(library.company.handle, ana, library.scope(ana), QUESTION, vector, 5, covers=1.0, filters={"all": []})
+        search(library.company.handle, ana, library.scope(ana), QUESTION, vector, 5, model=MODEL, covers=1.0, filters={"all": []})
     for top_k in (0, -1, 1001):
         with pytest.raises(InvalidInput, match="top_k"):
             library.search(ana, top_k=top_k)
     with pytest.raises(InvalidInput, match="vector"):
-        search(library.company.handle, ana, library.scope(ana), "q", np.zeros(3, dtype=np.float32), 5, covers=1.0)
+        search(library.company.handle, ana, library.scope(ana), "q", np.zeros(3, dtype=np.float32), 5, model=MODEL, covers=1.0)
     assert len(library.search(ana, top_k=1000).items) == 1
 
 

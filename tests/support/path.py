@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import Any
 
@@ -16,8 +16,9 @@ from generation.extractive import ExtractiveGenerator
 from generation.generator import Generator
 from generation.prompt import Templates
 from indexing.collections.open import OpenCollections
-from indexing.embed import load_embedder
-from indexing.embedders.port import EmbeddingSettings
+from indexing.embed import EmbeddingSettings
+from indexing.embedding import Embedders
+from indexing.engine import Engine
 from indexing.ingest import Pipeline, Source, ingest
 from retrieval.answer import answer, retrieve
 from retrieval.question import Answer, AnswerPath, Delta, Done, PathSettings, Question, Retrieved
@@ -39,14 +40,17 @@ class Path:
         generator: Generator | None = None,
         limits: TenantLimits | None = None,
         settings: PathSettings | None = None,
+        engines: Mapping[str, Engine] | None = None,
+        also: tuple[str, ...] = (),
     ) -> None:
-        self.embedder = load_embedder(EmbeddingSettings(model="hashing:256"))
+        self.embedders = Embedders(EmbeddingSettings(model="hashing:256", also=also))
+        self.embedder = self.embedders.default
         self.logs = AuditLogs(tenants)
         self.path = AnswerPath(
             tenants=tenants,
             workers=Workers(4, 64),
-            collections=OpenCollections(self.embedder.fingerprint, 1 << 28),
-            embedder=self.embedder,
+            collections=OpenCollections(lambda view: self.embedders.of(view).fingerprint, 1 << 28, engines),
+            embedders=self.embedders,
             generator=generator or ExtractiveGenerator(),
             templates=Templates(),
             cache=LocalStore(CachePolicy()),

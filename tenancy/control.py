@@ -6,15 +6,14 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.engine import Connection
 
-from tenancy import credentials, directory, migrations, schema
+from tenancy import credentials, directory, migrations, records, schema
 from tenancy.apikeys import MintedKey
 from tenancy.contract import Contract
 from tenancy.credentials import KeyRecord, NewKey
@@ -25,12 +24,18 @@ from tenancy.identity import Principal, Role
 from tenancy.keyring import KEYRING_FILE, create_root, open_root
 from tenancy.keys import KEY_BYTES, MasterKey, RootKey, TenantKeys
 from tenancy.names import nfc_name
-from tenancy.registry import FIRST, Registry
+from tenancy.recent import Recent
+from tenancy.records import MOST_LISTED
+from tenancy.records import TenantRecord as TenantRecord
+from tenancy.registry import FIRST, Registry, named
 from tenancy.rotation import NEXT, Rotation
 from tenancy.storage import CONTROL, CONTROL_FILE, DATA_FILE, AnyDatabase, SqliteStorage, Storage
 from tenancy.tenant import _SEAL, AuditFiles, TenantHandle
 
 SYSTEM: Final = "system"
+HANDLES: Final = 1_024
+"""Handles kept for tenants that nobody is using right now."""
+
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 # Made once: for a few rows, making a statement takes longer than running it.
 _WRAPPED: Final = select(schema.wrapped_keys.c.wrapped).where(
@@ -40,23 +45,10 @@ _OPENED: Final = select(schema.tenants.c.status, schema.tenants.c.contract).wher
     schema.tenants.c.id == bindparam("tenant")
 )
 
-_CHANGED_KEYS: Final = select(schema.files.c.owner).where(
+_CHANGED_KEYS: Final = select(schema.files.c.owner, schema.files.c.generation).where(
     schema.files.c.file == DATA_FILE, schema.files.c.generation > FIRST
 )
-_UNFINISHED: Final = _CHANGED_KEYS.union(
-    select(schema.wrapped_keys.c.tenant_id).where(schema.wrapped_keys.c.purpose == NEXT)
-)
-
-
-@dataclass(frozen=True, slots=True)
-class TenantRecord:
-    """A row of the control plane; `status` is "active" or "suspended", `created` is UTC epoch seconds."""
-
-    id: str
-    name: str
-    status: str
-    created: float
-    contract: Mapping[str, Any]
+_CHANGING_KEYS: Final = select(schema.wrapped_keys.c.tenant_id).where(schema.wrapped_keys.c.purpose == NEXT)
 
 
 class Tenants:
@@ -82,7 +74,7 @@ class Tenants:
         self._registry = Registry(self._control)
         self._rotation = Rotation(self._control, self._root)
         self.key_hash_key = self._root.purpose("api-key-hash")
-        self._handles: dict[str, TenantHandle] = {}
+        self._handles: Recent[str, TenantHandle] = Recent(HANDLES)
         self._system: AuditFiles | None = None
         self._lock = threading.Lock()
 
@@ -123,7 +115,7 @@ class Tenants:
         tenant_id = f"t_{secrets.token_hex(16)}"
         record = TenantRecord(tenant_id, name, "active", self._clock(), (contract or Contract()).stored())
         with self._control.writing() as connection:
-            if _find(connection, name) is not None:
+            if records.find(connection, name) is not None:
                 raise AlreadyExists("a tenant of this name exists", item=name)
             connection.execute(
                 insert(schema.tenants).values(
@@ -141,9 +133,30 @@ class Tenants:
             rows = connection.execute(select(schema.tenants).order_by(schema.tenants.c.name)).all()
         return [TenantRecord(*row) for row in rows]
 
+    def page(self, after: str = "", limit: int = MOST_LISTED) -> Sequence[TenantRecord]:
+        """At most `limit` tenants whose names come after `after`, by name, without opening any."""
+        with self._control.reading() as connection:
+            return records.page(connection, after, limit)
+
+    def listed(self, after: str = "") -> Iterator[TenantRecord]:
+        """All tenants behind `after` by name, page by page: each page in a transaction of its own."""
+        while page := self.page(after):
+            yield from page
+            after = page[-1].name
+
+    def count(self) -> tuple[int, int]:
+        """How many tenants there are, and how many of them are active."""
+        with self._control.reading() as connection:
+            return records.count(connection)
+
+    def ping(self) -> None:
+        """Read one row of the control plane. Raises `Unavailable`, `Corrupt`."""
+        with self._control.reading() as connection:
+            connection.execute(select(schema.tenants.c.id).limit(1)).first()
+
     def show(self, name: str) -> TenantRecord:
         with self._control.reading() as connection:
-            record = _find(connection, name)
+            record = records.find(connection, name)
         if record is None:
             raise NotFound("no such tenant", item=name, remedy="`strongroom tenant list` shows the tenants")
         return record
@@ -151,7 +164,7 @@ class Tenants:
     def set_status(self, name: str, status: str) -> TenantRecord:
         """Suspend ("suspended") or resume ("active") a tenant; holds from the next request on."""
         with self._control.writing() as connection:
-            record = _find(connection, name)
+            record = records.find(connection, name)
             if record is None:
                 raise NotFound("no such tenant", item=name)
             connection.execute(update(schema.tenants).where(schema.tenants.c.id == record.id).values(status=status))
@@ -160,7 +173,7 @@ class Tenants:
     def set_contract(self, name: str, contract: Contract) -> TenantRecord:
         """Put another contract in place; holds from the next request on."""
         with self._control.writing() as connection:
-            record = _find(connection, name)
+            record = records.find(connection, name)
             if record is None:
                 raise NotFound("no such tenant", item=name)
             stored = update(schema.tenants).where(schema.tenants.c.id == record.id).values(contract=contract.stored())
@@ -197,8 +210,7 @@ class Tenants:
                 )
             )
         self._control.truncate_wal()
-        with self._lock:
-            self._handles.pop(record.id, None)
+        self._handles.pop(record.id)
         self.storage.remove_tenant(record.id)
         return certificate
 
@@ -214,28 +226,39 @@ class Tenants:
         """Remove directories of tenants that are deleted, and finish changes of keys that were cut short; returns the
         ids of the deleted ones. For start-up.
         """
+        still_there = select(schema.tenants.c.id)
         with self._control.reading() as connection:
-            known = set(connection.execute(select(schema.tenants.c.id)).scalars())
-            deleted = set(connection.execute(select(schema.deletions.c.tenant_id)).scalars()) - known
-            unfinished = connection.execute(_UNFINISHED).scalars().all()
-        for tenant_id in unfinished:
+            gone = select(schema.deletions.c.tenant_id).where(schema.deletions.c.tenant_id.not_in(still_there))
+            deleted = set(connection.execute(gone).scalars())
+            unfinished = set(connection.execute(_CHANGING_KEYS).scalars())
+            changed = connection.execute(_CHANGED_KEYS).all()
+        unfinished |= {tenant_id for tenant_id, generation in changed if self._beside(tenant_id, generation)}
+        for tenant_id in sorted(unfinished):
             self._rotation.tidy(self._handle(tenant_id))
         left = self.storage.leftovers(deleted)
         for tenant_id in left:
             self.storage.remove_tenant(tenant_id)
         return left
 
-    def forget_deleted(self) -> list[str]:
+    def _beside(self, tenant_id: str, generation: int) -> bool:
+        """Whether a file of the generation before or after lies beside the present one; the tenant stays closed."""
+        directory = self.data_dir / "tenants" / tenant_id
+        return any((directory / named(DATA_FILE, near)).exists() for near in (generation - 1, generation + 1))
+
+    def forget_deleted(self, among: Iterable[str] = ()) -> list[str]:
         """Drop the keys and close the files of tenants that another process deleted; returns their ids. For a server,
         which would otherwise keep the keys in memory and the removed files on the disk.
+
+        Looked for are those that are open here and those `among` which the caller keeps something of; the others cost
+        nothing.
         """
-        with self._lock:
-            with self._control.reading() as connection:
-                known = set(connection.execute(select(schema.tenants.c.id)).scalars())
-            gone = [self._handles.pop(tenant_id) for tenant_id in self._handles.keys() - known]
-        for handle in gone:
-            self.storage.forget_tenant(handle.tenant_id)
-        return [handle.tenant_id for handle in gone]
+        ours = self._handles.keys() | self.storage.open_tenants() | set(among)
+        with self._control.reading() as connection:
+            gone = records.absent(connection, ours)
+        for tenant_id in gone:
+            self._handles.pop(tenant_id)
+            self.storage.forget_tenant(tenant_id)
+        return gone
 
     def open(self, principal: Principal) -> TenantHandle:
         """The handle of the principal's own tenant, with its present contract.
@@ -254,11 +277,19 @@ class Tenants:
 
     def audit_files(self, principal: Principal) -> AuditFiles:
         """The audit log of the principal's tenant, also of a suspended one."""
-        with self._lock:
-            handle = self._handles.get(principal.tenant_id)
+        return self.audit_files_of(principal.tenant_id)
+
+    def audit_files_of(self, tenant_id: str) -> AuditFiles:
+        """The audit log of a tenant by its id, also of a deleted one: for closing what a crash left open in it.
+
+        Raises `NotFound` where its keys are gone.
+        """
+        if tenant_id == SYSTEM:
+            return self.system_audit()
+        handle = self._handles.get(tenant_id)
         if handle is not None:
             return handle.audit
-        return self._audit_files(principal.tenant_id, self._key(principal.tenant_id, "audit"))
+        return self._audit_files(tenant_id, self._key(tenant_id, "audit"))
 
     def system_audit(self) -> AuditFiles:
         """The log of what belongs to no tenant: failed authentications, tenants created and deleted."""
@@ -324,26 +355,17 @@ class Tenants:
         self.storage.close()
 
     def _handle(self, tenant_id: str, name: str = "") -> TenantHandle:
-        with self._lock:
-            found = self._handles.get(tenant_id)
-            if found is None:
-                keys = TenantKeys(self._key(tenant_id, "data"), self._key(tenant_id, "audit"))
-                path = self.data_dir / "tenants" / tenant_id
-                audit = self._audit_files(tenant_id, keys.audit)
-                found = TenantHandle(
-                    tenant_id,
-                    name,
-                    path,
-                    keys,
-                    audit,
-                    self._pools,
-                    self.storage,
-                    self._registry,
-                    self._rotation.finished,
-                    _SEAL,
-                )
-                self._handles[tenant_id] = found
+        found = self._handles.get(tenant_id)
+        if found is not None:
             return found
+        keys = TenantKeys(self._key(tenant_id, "data"), self._key(tenant_id, "audit"))
+        path = self.data_dir / "tenants" / tenant_id
+        audit = self._audit_files(tenant_id, keys.audit)
+        finished = self._rotation.finished
+        made = TenantHandle(
+            tenant_id, name, path, keys, audit, self._pools, self.storage, self._registry, finished, _SEAL
+        )
+        return self._handles.add(tenant_id, made)
 
     def _audit_files(self, tenant_id: str, key: bytes) -> AuditFiles:
         return AuditFiles(tenant_id, self.data_dir / "audit" / tenant_id, key, self.storage, self._registry, _SEAL)
@@ -358,8 +380,3 @@ class Tenants:
     def _store_key(self, connection: Connection, tenant_id: str, purpose: str) -> None:
         wrapped = self._root.wrap(tenant_id, purpose, secrets.token_bytes(KEY_BYTES))
         connection.execute(insert(schema.wrapped_keys).values(tenant_id=tenant_id, purpose=purpose, wrapped=wrapped))
-
-
-def _find(connection: Connection, name: str) -> TenantRecord | None:
-    row = connection.execute(select(schema.tenants).where(schema.tenants.c.name == name)).one_or_none()
-    return None if row is None else TenantRecord(*row)

@@ -86,6 +86,9 @@ class PostgresStorage:
         self._pools.close(self._directory(tenant_id))
         shutil.rmtree(self._directory(tenant_id), ignore_errors=True)
 
+    def open_tenants(self) -> set[str]:
+        return {path.name for path in self._pools.directories() if path.parent == self._data_dir / "tenants"}
+
     def leftovers(self, deleted: Collection[str]) -> list[str]:
         schemas = self._schemas()
         return [one for one in sorted(deleted) if f"sr_{one}" in schemas or self._directory(one).exists()]

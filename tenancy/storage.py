@@ -93,6 +93,9 @@ class Storage(Protocol):
     def forget_tenant(self, tenant_id: str) -> None:
         """Close and remove what this process still has of a tenant that another one removed."""
 
+    def open_tenants(self) -> set[str]:
+        """Tenants of which this process has files open."""
+
     def leftovers(self, deleted: Collection[str]) -> list[str]:
         """Of the tenants `deleted`, those of which something is left."""
 
@@ -151,6 +154,9 @@ class SqliteStorage:
 
     def forget_tenant(self, tenant_id: str) -> None:
         self._pools.close(self._directory(tenant_id))
+
+    def open_tenants(self) -> set[str]:
+        return {path.name for path in self._pools.directories() if path.parent == self._data_dir / "tenants"}
 
     def leftovers(self, deleted: Collection[str]) -> list[str]:
         return [tenant_id for tenant_id in sorted(deleted) if self._directory(tenant_id).exists()]

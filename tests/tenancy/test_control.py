@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tenancy import directory
+from tenancy import control, directory
 from tenancy.acl import AccessList
 from tenancy.contract import Contract
 from tenancy.control import Tenants
@@ -152,6 +152,45 @@ def test_what_another_process_deleted_is_forgotten_with_its_files(
     assert not any(str(acme.handle.directory) in name for name in _open_files())
     assert acme.tenants.open(authenticator.operator("globex")) is globex.handle
     beside.close()
+
+
+def test_a_deleted_tenant_that_only_the_caller_remembers_is_found(acme: Company, globex: Company) -> None:
+    remembered = [acme.handle.tenant_id, globex.handle.tenant_id, "t_never_was"]
+    acme.tenants.delete("acme")
+    assert set(acme.tenants.forget_deleted(remembered)) == {acme.handle.tenant_id, "t_never_was"}
+    assert acme.tenants.forget_deleted() == []
+
+
+def test_tenants_are_listed_in_pages_by_name_and_counted_without_opening_any(tenants: Tenants) -> None:
+    names = sorted(f"t{number}" for number in range(25))
+    for name in reversed(names):
+        tenants.create(name)
+    tenants.set_status("t3", "suspended")
+    first = [record.name for record in tenants.page(limit=10)]
+    assert first == names[:10]
+    assert [record.name for record in tenants.page(first[-1], 10)] == names[10:20]
+    assert [record.name for record in tenants.listed(names[19])] == names[20:]
+    assert (list(tenants.page("u")), tenants.count()) == ([], (25, 24))
+    assert not any((tenants.data_dir / "tenants").rglob("*.sqlite"))
+    for limit in (0, 1_001):
+        with pytest.raises(InvalidInput):
+            tenants.page(limit=limit)
+
+
+def test_handles_that_nobody_holds_are_bounded(
+    tenants: Tenants, authenticator: Authenticator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "HANDLES", 3)
+    again = Tenants(tenants.data_dir, MasterKey(bytes(range(32))))
+    made = Authenticator(again)
+    for number in range(10):
+        again.create(f"t{number}")
+    held = again.open(made.operator("t0"))
+    for number in range(10):
+        again.open(made.operator(f"t{number}"))
+    assert len(again._handles.values()) == 4
+    assert again.open(made.operator("t0")) is held
+    again.close()
 
 
 def _open_files() -> list[str]:

@@ -1,0 +1,57 @@
+"""Rows of tenants in the control plane: one, a page by name, how many; none of them opens a tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import func, select
+from sqlalchemy.engine import Connection
+
+from tenancy.errors import InvalidInput
+from tenancy.schema import tenants
+
+MOST_LISTED: Final = 1_000
+_IDS_A_STATEMENT: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class TenantRecord:
+    """A row of the control plane; `status` is "active" or "suspended", `created` is UTC epoch seconds."""
+
+    id: str
+    name: str
+    status: str
+    created: float
+    contract: Mapping[str, Any]
+
+
+def find(connection: Connection, name: str) -> TenantRecord | None:
+    row = connection.execute(select(tenants).where(tenants.c.name == name)).one_or_none()
+    return None if row is None else TenantRecord(*row)
+
+
+def page(connection: Connection, after: str, limit: int) -> Sequence[TenantRecord]:
+    """At most `limit` tenants whose names come after `after`, by name; read along the index of names."""
+    if not 1 <= limit <= MOST_LISTED:
+        raise InvalidInput(f"a page is of 1 to {MOST_LISTED} tenants", item="limit")
+    query = select(tenants).where(tenants.c.name > after).order_by(tenants.c.name).limit(limit)
+    return [TenantRecord(*row) for row in connection.execute(query)]
+
+
+def count(connection: Connection) -> tuple[int, int]:
+    """How many tenants there are, and how many of them are active."""
+    active = func.count().filter(tenants.c.status == "active")
+    every, serving = connection.execute(select(func.count(), active).select_from(tenants)).one()
+    return int(every), int(serving)
+
+
+def absent(connection: Connection, tenant_ids: Iterable[str]) -> list[str]:
+    """Those of `tenant_ids` that no tenant has any more."""
+    asked = sorted(set(tenant_ids))
+    present: set[str] = set()
+    for start in range(0, len(asked), _IDS_A_STATEMENT):
+        some = tenants.c.id.in_(asked[start : start + _IDS_A_STATEMENT])
+        present.update(connection.execute(select(tenants.c.id).where(some)).scalars())
+    return [tenant_id for tenant_id in asked if tenant_id not in present]

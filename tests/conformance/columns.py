@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -10,6 +11,9 @@ from typing import Final
 from indexing.catalogue import EMBEDDED
 from indexing.engine import Engine
 from indexing.engines.qdrant import QdrantEngine
+from tenancy.control import Tenants
+from tenancy.keys import MasterKey
+from tests.support.postgres import fresh_database, postgres_storage
 from tests.support.qdrant_edge import edge_engine
 
 ENGINE: Final = "vectors"
@@ -22,7 +26,8 @@ def _never_missing() -> str | None:
 
 @dataclass(frozen=True)
 class Column:
-    """`connect` opens the engine whose data are in a folder; None where FAISS in memory is the engine.
+    """`connect` opens the engine whose data are in a folder; None where FAISS in memory is the engine. With `postgres`
+    the tenants are schemas of one database.
 
     `missing` says why the engine cannot run here; an `optional` one is left out of ordinary test runs then, and is
     red in the table.
@@ -32,13 +37,34 @@ class Column:
     connect: Callable[[Path], Engine] | None
     missing: Callable[[], str | None] = _never_missing
     optional: bool = False
+    postgres: bool = False
 
     @property
     def engine(self) -> str:
         return EMBEDDED if self.connect is None else ENGINE
 
+    @contextmanager
+    def database(self, folder: Path) -> Iterator[None]:
+        """What holds the tenants of this folder: its own files, or a PostgreSQL database for as long as this lasts."""
+        if not self.postgres:
+            yield
+            return
+        with fresh_database() as url:
+            (folder / "database").write_text(url)
+            yield
+
+    def tenants(self, folder: Path) -> Tenants:
+        """As another process would open them too."""
+        data, master = folder / "data", MasterKey(bytes(range(32)))
+        url = (folder / "database").read_text() if self.postgres else None
+        return Tenants(data, master, storage=postgres_storage(url, data) if url else None)
+
     def open(self, folder: Path) -> Mapping[str, Engine]:
         return {} if self.connect is None else {ENGINE: self.connect(folder)}
+
+
+def _edge(folder: Path) -> Engine:
+    return edge_engine(ENGINE, folder / "edge")
 
 
 COLUMNS: Final[dict[str, Column]] = {
@@ -46,6 +72,8 @@ COLUMNS: Final[dict[str, Column]] = {
     for column in (
         Column("faiss", None),
         Column("qdrant-local", lambda folder: QdrantEngine.local(ENGINE, folder / "qdrant")),
-        Column("qdrant-edge", lambda folder: edge_engine(ENGINE, folder / "edge")),
+        Column("qdrant-edge", _edge),
+        Column("faiss-postgres", None, postgres=True),
+        Column("qdrant-edge-postgres", _edge, postgres=True),
     )
 }

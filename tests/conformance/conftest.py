@@ -24,7 +24,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = []
     for item in items:
         column = COLUMNS.get(item.callspec.params.get("column", "")) if hasattr(item, "callspec") else None
-        if column is None or (reason := column.missing()) is None:
+        if column is None:
+            continue
+        if column.postgres:
+            item.add_marker(pytest.mark.slow)
+        if (reason := column.missing()) is None:
             continue
         if column.optional:
             left_out.append(item)
@@ -42,5 +46,5 @@ def column(request: pytest.FixtureRequest) -> Column:
 
 @pytest.fixture
 def place(column: Column, tmp_path: Path) -> Iterator[Place]:
-    with Place(column, tmp_path) as opened:
+    with column.database(tmp_path), Place(column, tmp_path) as opened:
         yield opened

@@ -12,10 +12,8 @@ from sqlalchemy import select
 from indexing.catalogue import Collection, serving
 from indexing.engine import Engine
 from retrieval.search import Passages, open_scope, search
-from tenancy.control import Tenants
 from tenancy.domain import PermissionDomain, permission_domain
 from tenancy.identity import Authenticator, Principal
-from tenancy.keys import MasterKey
 from tenancy.schema import acl, chunks, documents, vectors
 from tests.conformance.columns import ENGINE, Column
 from tests.conformance.watched import Watched
@@ -31,7 +29,7 @@ class Place:
     def __init__(self, column: Column, folder: Path) -> None:
         self.column = column
         self.folder = folder
-        self.tenants = Tenants(folder / "data", MasterKey(bytes(range(32))))
+        self.tenants = column.tenants(folder)
         authenticator = Authenticator(self.tenants)
         self.acme = Company(self.tenants, authenticator, "acme")
         self.globex = Company(self.tenants, authenticator, "globex")

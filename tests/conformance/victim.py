@@ -17,9 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tenancy.control import Tenants
 from tenancy.identity import Authenticator
-from tenancy.keys import MasterKey
 from tenancy.tenant import TenantHandle, WriteView
 from tests.conformance.columns import COLUMNS
 from tests.conformance.watched import Watched
@@ -37,7 +35,7 @@ def main(name: str, folder: Path, fatal: int) -> None:
         if next(events) == fatal:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    tenants = Tenants(folder / "data", MasterKey(bytes(range(32))))
+    tenants = column.tenants(folder)
     company = Company.__new__(Company)
     company.tenants, company.name = tenants, "acme"
     company.handle = tenants.open(Authenticator(tenants).operator("acme"))

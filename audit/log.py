@@ -1,8 +1,8 @@
 """One tenant's audit log: a dense sequence of records under one Merkle tree, written in groups.
 
 A record is acknowledged after the fsync of the transaction that holds it. Records that arrive while one fsync runs
-share the next: no timer. BEGIN IMMEDIATE is taken before the head is read, so several processes may append to one
-log, and the unique `prev` column refuses a fork even if that lock should fail.
+share the next: no timer. The database's one writer's place is taken before the head is read, so several processes may
+append to one log, and the unique `prev` column refuses a fork even if that should fail.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import delete, insert, select, update
 from sqlalchemy.engine import Connection
 
+from audit.marks import Marks
 from audit.merkle import EMPTY_ROOT, Frontier, leaf_hash
 from audit.record import Draft, Event, check, decode, encode, stamp
 from audit.subjects import SubjectKeys
@@ -28,6 +29,7 @@ from audit.tables import AUDIT_FILE, columns, documents, event_documents, events
 from tenancy.errors import AuditUnavailable
 from tenancy.presence import Presence
 from tenancy.tenant import AuditFiles
+from tenancy.types import among
 
 MAX_BATCH: Final = 512
 RETRY_S: Final = 0.25
@@ -40,7 +42,8 @@ _MOVE_HEAD: Final = update(head)
 _ADD_EVENTS: Final = insert(events)
 _ADD_DOCUMENTS: Final = insert(event_documents)
 _OPEN_INTENTS: Final = insert(open_intents)
-_CLOSE_INTENTS: Final = delete(open_intents).where(open_intents.c.seq.in_(bindparam("closed", expanding=True)))
+_CLOSE_INTENTS: Final = delete(open_intents).where(among(open_intents.c.seq, "closed"))
+_OUTCOMES: Final = select(events.c.intent, events.c.seq).where(among(events.c.intent, "intents"))
 
 Build = Callable[[], Draft]
 
@@ -75,6 +78,7 @@ class AuditLog:
         live: Presence,
         writers: Executor,
         *,
+        marks: Marks,
         deadline_s: float = 5.0,
         queue_limit: int = 4_096,
         clock: Callable[[], float] = time.time,
@@ -85,6 +89,7 @@ class AuditLog:
         self.subjects = SubjectKeys(files, clock=clock)
         self.live = live
         self._writers = writers
+        self._marks = marks
         self._deadline_s = deadline_s
         self._queue_limit = queue_limit
         self._clock = clock
@@ -205,11 +210,13 @@ class AuditLog:
         """Commit a group; returns the records to try again."""
         if not batch:
             return []
+        drafts = [pending.draft for pending in batch if pending.draft]
         try:
+            self._marks.opening(self.log_id, sum(draft.phase == "intent" for draft in drafts))
             with self.database.writing() as connection:
                 if not self._recovered:
                     self._recover(connection)
-                numbers = self._append(connection, [pending.draft for pending in batch if pending.draft])
+                numbers = self._append(connection, drafts)
         except Exception as error:  # noqa: BLE001  whatever went wrong, each waiting caller must hear of it
             _logger.error("audit log %s cannot be written: %s", self.log_id, type(error).__name__)
             for pending in batch:
@@ -217,17 +224,30 @@ class AuditLog:
                     _fail(pending, self._unavailable("the record could not be written"), error)
             return [pending for pending in batch if pending.kept]
         self._recovered = True
+        self._marks.closed(self.log_id, sum(draft.intent is not None for draft in drafts))
         for pending, number in zip(batch, numbers, strict=True):
             pending.future.set_result(number)
         return []
 
     def _append(self, connection: Connection, drafts: Sequence[Draft]) -> list[int]:
-        """Append inside a write transaction; returns the sequence numbers."""
+        """Append inside a write transaction; returns the sequence numbers.
+
+        An intent has one outcome. One that was written before, by recovery that took this process for dead or by a
+        commit whose acknowledgement was lost, stays, and its number is returned.
+        """
+        wanted = [draft.intent for draft in drafts if draft.intent is not None]
+        earlier = {row.intent: row.seq for row in connection.execute(_OUTCOMES, {"intents": wanted})} if wanted else {}
         state = connection.execute(_STATE).one()
         frontier, prev = Frontier.from_bytes(state.size, state.frontier), state.last_leaf
         rows: list[dict[str, Any]] = []
         stamped: list[Event] = []
+        numbers: list[int] = []
         for draft in drafts:
+            settled = earlier.get(draft.intent)
+            numbers.append(frontier.size if settled is None else settled)
+            if settled is not None:
+                _logger.warning("audit log %s: intent %d had its outcome already", self.log_id, draft.intent)
+                continue
             event = stamp(draft, seq=frontier.size, now=self._clock(), log=self.log_id, writer=self.live.id)
             payload = encode(event)
             leaf = leaf_hash(payload)
@@ -235,13 +255,15 @@ class AuditLog:
             stamped.append(event)
             frontier.append(leaf)
             prev = leaf
+        if not rows:
+            return numbers
         connection.execute(_ADD_EVENTS, rows)
         _index(connection, stamped)
         connection.execute(
             _MOVE_HEAD,
             {"size": frontier.size, "frontier": frontier.to_bytes(), "root": frontier.root(), "last_leaf": prev},
         )
-        return [event.seq for event in stamped]
+        return numbers
 
     def _recover(self, connection: Connection) -> int:
         waiting = connection.execute(select(open_intents).order_by(open_intents.c.seq)).all()
@@ -257,10 +279,10 @@ class AuditLog:
         return len(drafts)
 
     def _abandon(self, lost: Sequence[_Pending]) -> None:
-        for pending in lost:
-            _fail(pending, self._unavailable("the log was closed before the record could be written"))
         if lost:
             _logger.critical("audit log %s closed with %d records unwritten", self.log_id, len(lost))
+        for pending in lost:
+            _fail(pending, self._unavailable("the log was closed before the record could be written"))
 
     def _unavailable(self, reason: str) -> AuditUnavailable:
         return AuditUnavailable(reason, item="audit log", remedy="nothing was released; try again")

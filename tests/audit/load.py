@@ -1,6 +1,6 @@
 """A process that writes to one log until it is done or killed.
 
-`python -m tests.audit.load DATA_DIR appends|requests THREADS COUNT`
+`python -m tests.audit.load DATA_DIR appends|requests THREADS COUNT [URL]`
 
 It prints a line after each acknowledgement, so whoever reads the pipe knows what must be durable.
 """
@@ -21,6 +21,7 @@ from audit.trail import AuditTrail
 from tenancy.control import Tenants
 from tenancy.identity import Authenticator, Principal
 from tenancy.keys import MasterKey
+from tests.support.postgres import postgres_storage
 
 MASTER = MasterKey(bytes(range(32)))
 
@@ -66,7 +67,8 @@ async def requests(trail: AuditTrail, principal: Principal, tasks: int, count: i
 
 def main() -> None:
     data_dir, kind, width, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-    tenants = Tenants(data_dir, MASTER)
+    url = sys.argv[5] if len(sys.argv) > 5 else ""
+    tenants = Tenants(data_dir, MASTER, storage=postgres_storage(url, data_dir) if url else None)
     principal = Authenticator(tenants).operator("acme")
     logs = AuditLogs(tenants, deadline_s=60.0)
     say("ready")

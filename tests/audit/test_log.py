@@ -18,7 +18,7 @@ from sqlalchemy.exc import IntegrityError
 from audit.log import AuditLog
 from audit.logs import AuditLogs
 from audit.merkle import Frontier, leaf_hash
-from audit.record import Actor, Draft, Policy, Request
+from audit.record import Actor, Draft, Outcome, Policy, Request
 from audit.tables import events, open_intents
 from audit.verify import verify
 from tenancy.control import Tenants
@@ -27,6 +27,8 @@ from tenancy.identity import Principal
 from tests.audit.conftest import ReadAll, payloads
 from tests.audit.load import draft
 from tests.support.people import Company
+
+pytestmark = pytest.mark.both_storages
 
 ROOT = Path(__file__).parents[2]
 
@@ -109,9 +111,9 @@ def test_waiting_records_share_a_commit(log: AuditLog) -> None:
 
 
 def test_two_processes_of_many_threads_leave_one_dense_chain(
-    log: AuditLog, tenants: Tenants, read_all: ReadAll
+    log: AuditLog, tenants: Tenants, read_all: ReadAll, storage: str
 ) -> None:
-    command = [sys.executable, "-m", "tests.audit.load", str(tenants.data_dir), "appends", "20", "25"]
+    command = [sys.executable, "-m", "tests.audit.load", str(tenants.data_dir), "appends", "20", "25", storage]
     acked: dict[int, str] = {}
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
@@ -281,3 +283,25 @@ def test_a_forgotten_log_goes_on_where_it_stopped(logs: AuditLogs, ana: Principa
     assert logs.of(ana).append(lambda: draft("a")) == 0
     logs.forget(ana.tenant_id)
     assert logs.of(ana).append(lambda: draft("b")) == 1
+
+
+def test_an_intent_that_recovery_closed_keeps_that_outcome(log: AuditLog, read_all: ReadAll) -> None:
+    """What happens where this process was taken for dead, as it can be behind a cut connection."""
+    opened, other = log.append(partial(intent, "one")), log.append(partial(intent, "two"))
+    with log.database.writing() as connection:
+        closed = log._append(connection, [_outcome(opened, "aborted")])
+    assert log.append(partial(_outcome, opened, "allowed")) == closed[0]
+    assert log.append(partial(_outcome, other, "allowed")) == 3
+    assert [(event.intent, event.outcome) for event in read_all(log)[2:]] == [(opened, "aborted"), (other, "allowed")]
+    assert verify(log).ok
+
+
+def _outcome(seq: int, outcome: Outcome) -> Draft:
+    return Draft(
+        action="answer",
+        phase="outcome",
+        outcome=outcome,
+        intent=seq,
+        actor=Actor(kind="user", ref="u_1"),
+        request=Request(id="r"),
+    )

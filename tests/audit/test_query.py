@@ -19,6 +19,8 @@ from tenancy.names import nfc_name
 from tests.audit.load import draft
 from tests.support.people import Company
 
+pytestmark = pytest.mark.both_storages
+
 Write = Callable[..., int]
 
 

@@ -23,16 +23,19 @@ def subjects(log: AuditLog) -> SubjectKeys:
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(text=st.text(st.characters(codec="utf-8")))
+@pytest.mark.both_storages
 def test_open_undoes_seal(subjects: SubjectKeys, text: str) -> None:
     sealed = subjects.seal("u_1", {"question": text})["question"]
     assert subjects.open("u_1", "question", sealed) == text
 
 
+@pytest.mark.both_storages
 def test_malformed_text_is_sealed_in_escaped_form(subjects: SubjectKeys) -> None:
     sealed = subjects.seal("u_1", {"question": "a\ud800b"})["question"]
     assert subjects.open("u_1", "question", sealed) == "a\\ud800b"
 
 
+@pytest.mark.both_storages
 def test_the_same_text_twice_shows_no_likeness(subjects: SubjectKeys) -> None:
     first, second = (subjects.seal("u_1", {"question": "salary of bo"})["question"] for _ in range(2))
     assert first.commit != second.commit
@@ -40,6 +43,7 @@ def test_the_same_text_twice_shows_no_likeness(subjects: SubjectKeys) -> None:
     assert hashlib.sha256(b"salary of bo").hexdigest() not in (first.commit, second.commit)
 
 
+@pytest.mark.both_storages
 def test_a_sealed_text_opens_only_where_it_belongs(subjects: SubjectKeys) -> None:
     sealed = subjects.seal("u_1", {"question": "x"})["question"]
     other = subjects.seal("u_2", {"question": "x"})["question"]
@@ -57,6 +61,7 @@ def test_a_sealed_text_opens_only_where_it_belongs(subjects: SubjectKeys) -> Non
     assert subjects.open("u_1", "question", sealed) == "x"
 
 
+@pytest.mark.both_storages
 def test_destroying_a_key_erases_one_subject_and_no_other(subjects: SubjectKeys) -> None:
     ana = subjects.seal("u_ana", {"question": "x"})["question"]
     bo = subjects.seal("u_bo", {"question": "y"})["question"]
@@ -67,6 +72,7 @@ def test_destroying_a_key_erases_one_subject_and_no_other(subjects: SubjectKeys)
     assert subjects.destroy("u_ana") == 0
 
 
+@pytest.mark.both_storages
 def test_what_is_sealed_after_erasure_has_a_new_key(subjects: SubjectKeys) -> None:
     before = subjects.seal("u_ana", {"question": "x"})["question"]
     subjects.destroy("u_ana")
@@ -86,6 +92,7 @@ def test_the_destroyed_key_is_gone_from_the_files(log: AuditLog) -> None:
     assert (log.files.directory / f"{SUBJECTS_FILE}-wal").stat().st_size == 0
 
 
+@pytest.mark.both_storages
 def test_references_are_stable_in_a_log_and_differ_between_logs(
     logs: AuditLogs, acme: Company, globex: Company, tenants: Tenants
 ) -> None:
@@ -96,6 +103,7 @@ def test_references_are_stable_in_a_log_and_differ_between_logs(
     assert "user-1" not in here.subjects.ref("user-1")
 
 
+@pytest.mark.both_storages
 def test_a_commitment_can_be_proved_with_its_own_random_alone(subjects: SubjectKeys) -> None:
     """The commitment is HMAC-SHA256 over the length-prefixed field and text, keyed by 32 random bytes."""
     import base64

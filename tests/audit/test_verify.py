@@ -237,7 +237,7 @@ def test_a_rewritten_log_verifies_and_only_its_root_tells(filled: AuditLog) -> N
 
 def test_an_outcome_of_no_open_intent_is_found(filled: AuditLog) -> None:
     made = Draft(
-        action="answer", phase="outcome", outcome="allowed", intent=2, actor=Actor(kind="anonymous"),
+        action="answer", phase="outcome", outcome="allowed", intent=3, actor=Actor(kind="anonymous"),
         request=Request(id="r"),
     )  # fmt: skip
     seq = filled.append(lambda: made)

@@ -241,9 +241,10 @@ def at_present(tenant: TenantHandle, pipeline: Pipeline) -> Pipeline:
 
 
 def _write_all(tenant: TenantHandle, pipeline: Pipeline, writables: Sequence[Writable]) -> list[Outcome]:
-    engine = pipeline.engine_of(tenant)
     with tenant.writing() as view:
         embedder, now = pipeline.embedder, pipeline.clock()
+        found = require_model(view, embedder.fingerprint)
+        engine = pipeline.engine_of(tenant) if found is None else found.engine
         model_id = claim_model(view, embedder.spec, embedder.fingerprint, engine, now).model.id
         claim_pipeline(view, pipeline.revision)
         outcomes = [_write(view, item, model_id, now) for item in writables]

@@ -84,6 +84,10 @@ class WriteView(ReadView):
         """Announce changed access lists of `document_ids`; with none, a changed membership."""
         return self._bump(list(document_ids), acl=1, corpus=0, kv=1)
 
+    def bump_collection(self) -> Epochs:
+        """Announce that another physical collection serves; no document changed."""
+        return self._bump([], acl=0, corpus=1, kv=0)
+
     def _bump(self, document_ids: list[int], *, acl: int, corpus: int, kv: int) -> Epochs:
         before = self.epochs
         after = Epochs(before.acl + acl, before.corpus + corpus, before.kv + kv, before.changes + len(document_ids))

@@ -14,9 +14,11 @@ from indexing.embedding import require_model_allowed
 from indexing.engine import Engine
 from indexing.engines.registry import Engines
 from indexing.engines.transport import checked_address, read_key
+from indexing.remote.engines import RemoteEngines
 from service.settings import CollectionSettings, EngineSettings, Settings
 from tenancy.contract import Contract
 from tenancy.errors import InvalidInput
+from tenancy.tenant import TenantHandle
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _SECTION: Final = "collections.engines"
@@ -39,6 +41,15 @@ def build_engines(settings: CollectionSettings) -> Engines:
     }
     dedicated = {name: engine.dedicated_to for name, engine in settings.engines.items() if engine.dedicated_to}
     return Engines(connect, default=settings.engine, dedicated=dedicated)
+
+
+def settle(settings: CollectionSettings, tenant: TenantHandle) -> None:
+    """For commands that have written: wait until the tenant's engine has it too. Raises `Unavailable`."""
+    engines = build_engines(settings)
+    try:
+        RemoteEngines(engines).settle(tenant)
+    finally:
+        engines.close()
 
 
 def require_possible(settings: Settings, tenant: str, contract: Contract) -> None:

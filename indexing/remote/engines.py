@@ -52,8 +52,16 @@ class RemoteEngines:
         with tenant.reading() as view:
             collection, newest = serving(view), view.epochs.changes
         engine = self.of(tenant, collection)
-        if engine is not None and collection is not None and collection.applied < newest:
+        if engine is None or collection is None or collection.applied >= newest:
+            return
+        try:
             catch_up(tenant, engine, collection)
+        except Unavailable as error:
+            raise Unavailable(
+                f"all is stored, but not yet at the vector engine: {error.reason}",
+                item=error.item,
+                remedy="run it again when the engine is back; a question brings it up to date too",
+            ) from error
 
     def repair(self, tenant: TenantHandle, found: EngineDisagrees) -> None:
         """See `indexing.collection.Collections.repair`. Not more often than every `REPAIR_PAUSE_S`, lost or not."""

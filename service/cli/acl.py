@@ -33,6 +33,7 @@ def set_list(
 ) -> None:
     """Replace a document's access list as a whole; without `--allow` nobody reads it."""
     from audit.record import Resource
+    from service.engines import settle
     from service.selection import document_id, label_summary
     from tenancy.acl import AccessList, set_access_list
 
@@ -45,10 +46,13 @@ def set_list(
                 resources=[Resource(document=document[:1000], stage="access")],
                 detail={"allow": label_summary(access.allow), "deny": label_summary(access.deny)},
             )
-            with control.tenants.open(principal).writing() as view:
+            handle = control.tenants.open(principal)
+            with handle.writing() as view:
                 found = document_id(view, document)
                 _warn(view, [*access.allow, *access.deny])
-                return set_access_list(view, found, access, time.time())
+                changed = set_access_list(view, found, access, time.time())
+            settle(control.settings.collections, handle)
+            return changed
 
         changed = audited(control, principal, "acl.set", work)
     show_record(

@@ -22,7 +22,7 @@ from tenancy.keyring import sync_directory
 from tenancy.keys import KEY_BYTES, RootKey, derive
 from tenancy.registry import FIRST, write_generation
 from tenancy.rotation import file_key
-from tenancy.storage import DATA_FILE, AnyDatabase, Storage
+from tenancy.storage import DATA_FILE, AnyDatabase
 
 ARRIVING: Final = "arriving"
 _GAP: Final = 1 << 20
@@ -59,10 +59,9 @@ class Arrival:
 class Adoption:
     """Takes tenants in. For storages of files."""
 
-    def __init__(self, control: AnyDatabase, root: RootKey, storage: Storage, data_dir: Path) -> None:
+    def __init__(self, control: AnyDatabase, root: RootKey, data_dir: Path) -> None:
         self._control = control
         self._root = root
-        self._storage = storage
         self._data_dir = data_dir
 
     def known(self, tenant_id: str) -> Known:

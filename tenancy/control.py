@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import logging
 import secrets
 import threading
 import time
@@ -10,33 +10,43 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.engine import Connection
 
 from tenancy import credentials, directory, migrations, records, schema
+from tenancy.adoption import Adoption
 from tenancy.apikeys import MintedKey
 from tenancy.contract import Contract
 from tenancy.credentials import KeyRecord, NewKey
-from tenancy.database import ConnectionPools
-from tenancy.deletion import artefacts, sign, signing_key
-from tenancy.errors import AlreadyExists, Corrupt, InvalidInput, NotFound, TenantSuspended
+from tenancy.database import ConnectionPools, Database
+from tenancy.deletion import Deletion, Witness, public_key
+from tenancy.errors import (
+    AlreadyExists,
+    Conflict,
+    Corrupt,
+    NotFound,
+    StrongroomError,
+    TenantSuspended,
+)
 from tenancy.identity import Principal, Role
 from tenancy.keyring import KEYRING_FILE, create_root, open_root
 from tenancy.keys import KEY_BYTES, MasterKey, RootKey, TenantKeys
-from tenancy.names import nfc_name
+from tenancy.names import nfc_name, tenant_name
 from tenancy.recent import Recent
 from tenancy.records import MOST_LISTED
 from tenancy.records import TenantRecord as TenantRecord
 from tenancy.registry import FIRST, Registry, named
 from tenancy.rotation import NEXT, Rotation
+from tenancy.staging import sweep_staging
 from tenancy.storage import CONTROL, CONTROL_FILE, DATA_FILE, AnyDatabase, SqliteStorage, Storage
 from tenancy.tenant import _SEAL, AuditFiles, TenantHandle
+
+_logger = logging.getLogger(__name__)
 
 SYSTEM: Final = "system"
 HANDLES: Final = 1_024
 """Handles kept for tenants that nobody is using right now."""
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 # Made once: for a few rows, making a statement takes longer than running it.
 _WRAPPED: Final = select(schema.wrapped_keys.c.wrapped).where(
     schema.wrapped_keys.c.tenant_id == bindparam("tenant"), schema.wrapped_keys.c.purpose == bindparam("use")
@@ -73,6 +83,10 @@ class Tenants:
         self._root, self._control = self._opened(master)
         self._registry = Registry(self._control)
         self._rotation = Rotation(self._control, self._root)
+        self.adoption = Adoption(self._control, self._root, data_dir)
+        self.deletion = Deletion(self._control, self._root, clock)
+        self.public_key = public_key(self._root)
+        self.archive_key = self._root.purpose("archive")
         self.key_hash_key = self._root.purpose("api-key-hash")
         self._handles: Recent[str, TenantHandle] = Recent(HANDLES)
         self._system: AuditFiles | None = None
@@ -108,10 +122,7 @@ class Tenants:
 
     def create(self, name: str, contract: Contract | None = None) -> TenantRecord:
         """Create an empty tenant with fresh random keys. Raises `AlreadyExists`, `InvalidInput`."""
-        if not _NAME.fullmatch(name):
-            raise InvalidInput(
-                "a tenant name is 1 to 63 of a-z 0-9 . _ - and begins with a letter or digit", item=name[:100]
-            )
+        tenant_name(name)
         tenant_id = f"t_{secrets.token_hex(16)}"
         record = TenantRecord(tenant_id, name, "active", self._clock(), (contract or Contract()).stored())
         with self._control.writing() as connection:
@@ -180,36 +191,14 @@ class Tenants:
             connection.execute(stored)
         return self.show(name)
 
-    def delete(self, name: str) -> dict[str, Any]:
+    def delete(self, name: str, witness: Witness | None = None) -> dict[str, Any]:
         """Destroy a tenant's keys, credentials and directory; returns the signed deletion certificate.
 
-        The rows of the control plane go first and in one transaction, so that a crash afterwards leaves only
-        files that no key opens; `sweep` removes those. The audit log is retained.
+        The keys go first, in one transaction with its row, so that a crash afterwards leaves only files that no key
+        opens; `sweep` removes those. The audit log is retained.
         """
         record = self.show(name)
-        path = self.data_dir / "tenants" / record.id
-        certificate = sign(
-            {
-                "tenant": name,
-                "tenant_id": record.id,
-                "deleted": self._clock(),
-                "destroyed": {"files": artefacts(path), "keys": ["data"], "api_keys": len(self.list_keys(name))},
-                "retained": {"audit log": "kept for the retention time of its class"},
-            },
-            signing_key(self._root),
-        )
-        with self._control.writing() as connection:
-            gone = connection.execute(delete(schema.tenants).where(schema.tenants.c.id == record.id)).rowcount
-            if not gone:
-                raise NotFound("no such tenant", item=name)
-            data_keys = (schema.wrapped_keys.c.tenant_id == record.id) & (schema.wrapped_keys.c.purpose != "audit")
-            connection.execute(delete(schema.wrapped_keys).where(data_keys))
-            connection.execute(
-                insert(schema.deletions).values(
-                    tenant_id=record.id, name=name, deleted=certificate["deleted"], certificate=certificate
-                )
-            )
-        self._control.truncate_wal()
+        certificate = self.deletion.delete(record, self._handle(record.id, record.name), witness or Witness())
         self._handles.pop(record.id)
         self.storage.remove_tenant(record.id)
         return certificate
@@ -221,6 +210,18 @@ class Tenants:
         """
         record = self.show(name)
         return self._rotation.rotate(self._handle(record.id, record.name))
+
+    def replace_data(self, name: str, data: Database) -> int:
+        """Put a copy of `data` in the place of a suspended tenant's database, whatever state that is in."""
+        record = self.show(name)
+        if record.status != "suspended":
+            raise Conflict("the tenant is in use", item=name, remedy=f"suspend it: strongroom tenant suspend {name}")
+        return self._rotation.replace(self._handle(record.id, record.name), data)
+
+    def resolve(self, tenant: str) -> tuple[str, str]:
+        """Id and name of a tenant by its name, or of a deleted one by its id. Raises `NotFound`."""
+        with self._control.reading() as connection:
+            return records.resolve(connection, tenant)
 
     def sweep(self) -> list[str]:
         """Remove directories of tenants that are deleted, and finish changes of keys that were cut short; returns the
@@ -234,7 +235,13 @@ class Tenants:
             changed = connection.execute(_CHANGED_KEYS).all()
         unfinished |= {tenant_id for tenant_id, generation in changed if self._beside(tenant_id, generation)}
         for tenant_id in sorted(unfinished):
-            self._rotation.tidy(self._handle(tenant_id))
+            try:
+                self._rotation.tidy(self._handle(tenant_id))
+            except StrongroomError as error:
+                # One damaged tenant does not keep the others from being served.
+                _logger.error("a change of the key of %s is not finished: %s", tenant_id, error.code)
+        self.adoption.sweep()
+        sweep_staging(self.data_dir)
         left = self.storage.leftovers(deleted)
         for tenant_id in left:
             self.storage.remove_tenant(tenant_id)

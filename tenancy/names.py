@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from tenancy.errors import InvalidInput
 
 MAX_NAME = 200
 MAX_DOCUMENT_NAME = 1000
+_TENANT = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 
 def nfc_name(text: str, kind: str, *, limit: int = MAX_NAME) -> str:
@@ -49,3 +51,12 @@ def enc(*parts: bytes | str | None) -> bytes:
         data = unicodedata.normalize("NFC", part).encode("utf-8") if isinstance(part, str) else part
         encoded += len(data).to_bytes(8, "big") + data
     return bytes(encoded)
+
+
+def tenant_name(text: str) -> str:
+    """`text` where it is a name of a tenant. Raises `InvalidInput`."""
+    if not _TENANT.fullmatch(text):
+        raise InvalidInput(
+            "a tenant name is 1 to 63 of a-z 0-9 . _ - and begins with a letter or digit", item=text[:100]
+        )
+    return text

@@ -9,8 +9,8 @@ from typing import Any, Final
 from sqlalchemy import func, select
 from sqlalchemy.engine import Connection
 
-from tenancy.errors import InvalidInput
-from tenancy.schema import tenants
+from tenancy.errors import InvalidInput, NotFound
+from tenancy.schema import deletions, tenants
 
 MOST_LISTED: Final = 1_000
 _IDS_A_STATEMENT: Final = 1_000
@@ -30,6 +30,18 @@ class TenantRecord:
 def find(connection: Connection, name: str) -> TenantRecord | None:
     row = connection.execute(select(tenants).where(tenants.c.name == name)).one_or_none()
     return None if row is None else TenantRecord(*row)
+
+
+def resolve(connection: Connection, tenant: str) -> tuple[str, str]:
+    """Id and name of a tenant by its name, or of a deleted one by its id. Raises `NotFound`."""
+    here = find(connection, tenant)
+    if here is not None:
+        return here.id, here.name
+    query = select(deletions.c.tenant_id, deletions.c.name).where(deletions.c.tenant_id == tenant)
+    deleted = connection.execute(query).one_or_none()
+    if deleted is None:
+        raise NotFound("no such tenant", item=tenant[:100], remedy="`strongroom tenant list` shows the tenants")
+    return deleted.tenant_id, deleted.name
 
 
 def page(connection: Connection, after: str, limit: int) -> Sequence[TenantRecord]:

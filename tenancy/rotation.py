@@ -122,6 +122,8 @@ class Rotation:
         """
         with self._alone(handle):
             generation = self._generation(handle.tenant_id)
+            if self._key(handle.tenant_id, "data") is None:
+                raise NotFound("the tenant does not exist any more", item=handle.tenant_id)
             if generation == handle.generation:
                 key = self._key(handle.tenant_id, NEXT)
                 if key is None or not (handle.directory / named(DATA_FILE, generation + 1)).exists():

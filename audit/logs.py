@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import threading
+import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from audit.log import AuditLog
+from audit.marks import Marks
 from tenancy.control import SYSTEM, Tenants
-from tenancy.errors import NotFound
+from tenancy.errors import NotFound, StrongroomError
 from tenancy.identity import Principal
+from tenancy.recent import Recent
 from tenancy.tenant import AuditFiles
 
 WRITER_THREADS: Final = 8
+LOGS: Final = 1_024
+"""Logs kept though nobody is using them right now."""
 
 
 class AuditLogs:
-    """The logs below a data directory. An idle log holds no thread and, beyond the pooled ones, no open file."""
+    """The logs of a deployment. An idle log holds no thread and, beyond the pooled ones, no open file."""
 
     def __init__(
         self,
@@ -29,13 +35,14 @@ class AuditLogs:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.live = tenants.storage.presence()
+        self._marks = Marks(self.live)
         self._tenants = tenants
         self._deadline_s = deadline_s
         self._queue_limit = queue_limit
         self._clock = clock
         self._writers = ThreadPoolExecutor(WRITER_THREADS, thread_name_prefix="audit")
-        self._logs: dict[str, AuditLog] = {}
-        self._lock = threading.Lock()
+        # One with records that wait is held by its writers, and so found again.
+        self._logs: Recent[str, AuditLog] = Recent(LOGS)
 
     def of(self, principal: Principal | None) -> AuditLog:
         """The log of the principal's tenant, also of a suspended one; the system log without a principal.
@@ -55,32 +62,57 @@ class AuditLogs:
 
     def forget(self, tenant_id: str) -> None:
         """Write what waits and close one log; the next use opens it again."""
-        with self._lock:
-            log = self._logs.pop(tenant_id, None)
+        log = self._logs.pop(tenant_id)
         if log is not None:
             log.close()
 
+    def settle(self) -> None:
+        """Drop the marks of logs without open intents: what a crash from now on leaves is in the others alone."""
+        self._marks.settle()
+
+    def recover(self) -> Iterator[tuple[str, int | Exception]]:
+        """Close the intents of process instances that ended; gives each log that was opened for it with the number of
+        intents, or with why it was not recovered, which the next call tries again.
+
+        Opened are the logs that those instances marked. A directory from before there were marks is walked once.
+        """
+        ended = self.live.ended()
+        walk = not self.live.walked()
+        marked = {writer: self.live.marked(writer) for writer in ended}
+        every = (record.id for record in self._tenants.listed()) if walk else ()
+        failed: set[str] = set()
+        seen: set[str] = set()
+        for log_id in itertools.chain(sorted({*itertools.chain(*marked.values())}), [SYSTEM] if walk else [], every):
+            if log_id in seen:
+                continue
+            seen.add(log_id)
+            try:
+                yield log_id, self._open(self._tenants.audit_files_of(log_id)).recover()
+            except NotFound:
+                # Its keys are gone: nobody reads this log again.
+                continue
+            except (StrongroomError, SQLAlchemyError) as error:
+                failed.add(log_id)
+                yield log_id, error
+        self.live.forget(writer for writer in ended if failed.isdisjoint(marked[writer]))
+        if walk and not failed:
+            self.live.set_walked()
+
     def close(self) -> None:
         """Write everything that waits, end the writers and give up this process instance's identity."""
-        with self._lock:
-            logs = list(self._logs.values())
-            self._logs.clear()
-        for log in logs:
-            log.close()
+        for log in self._logs.values():
+            self.forget(log.log_id)
         self._writers.shutdown()
-        self.live.close()
+        self.live.close(settled=self._marks.settle())
 
     def _open(self, files: AuditFiles) -> AuditLog:
-        with self._lock:
-            found = self._logs.get(files.tenant_id)
-            if found is None:
-                found = AuditLog(
-                    files,
-                    self.live,
-                    self._writers,
-                    deadline_s=self._deadline_s,
-                    queue_limit=self._queue_limit,
-                    clock=self._clock,
-                )
-                self._logs[files.tenant_id] = found
-            return found
+        made = AuditLog(
+            files,
+            self.live,
+            self._writers,
+            marks=self._marks,
+            deadline_s=self._deadline_s,
+            queue_limit=self._queue_limit,
+            clock=self._clock,
+        )
+        return self._logs.add(files.tenant_id, made)

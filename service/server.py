@@ -35,22 +35,23 @@ def run(settings: Settings) -> None:
     `InvalidInput` for a certificate that cannot be loaded, `Unavailable` for an address that cannot be listened on.
     """
     _check_certificate(settings.server)
-    lock = ServerLock(settings.data_path)
+    # Over PostgreSQL several servers serve the same tenants.
+    lock = None if settings.database.url else ServerLock(settings.data_path)
     try:
         configure_logging()
         asyncio.run(_serve(settings))
     finally:
-        lock.release()
+        if lock is not None:
+            lock.release()
 
 
 async def _serve(settings: Settings) -> None:
     services = build(settings)
     try:
-        services.control.tenants.sweep()
         if not settings.server.tls_certificate and not _is_loopback(settings.server.host):
             _log.warning("plain HTTP on an address that others reach", host=settings.server.host)
         beside = [
-            asyncio.create_task(services.workers.run(_recover, services.control)),
+            asyncio.create_task(services.workers.run(_tidy, services.control)),
             asyncio.create_task(_forget_deleted(services)),
         ]
         await _Server(server_config(create_app(services), settings.server)).serve()
@@ -60,16 +61,19 @@ async def _serve(settings: Settings) -> None:
         await services.aclose()
 
 
-def _recover(control: Control) -> None:
-    """Close the intents that a crash left open, tenant by tenant, while questions are served already."""
-    for record in control.tenants.all():
-        try:
-            settled = control.logs.of(control.authenticator.operator(record.name)).recover()
-        except (StrongroomError, SQLAlchemyError) as error:
-            _log.error("an audit log was not recovered", tenant=record.name, error=type(error).__name__)
-        else:
-            if settled:
-                _log.warning("intents of an earlier process settled", tenant=record.name, count=settled)
+def _tidy(control: Control) -> None:
+    """Finish what a crash left, while questions are served already: files of deleted tenants, changes of keys that were
+    cut short, intents without an outcome. Its time depends on how much was left, not on how many tenants there are.
+    """
+    try:
+        control.tenants.sweep()
+    except (StrongroomError, SQLAlchemyError, OSError) as error:
+        _log.error("what was left of deleted tenants may still be there", error=type(error).__name__)
+    for log_id, settled in control.logs.recover():
+        if isinstance(settled, Exception):
+            _log.error("an audit log was not recovered", log=log_id, error=type(settled).__name__)
+        elif settled:
+            _log.warning("intents of an earlier process settled", log=log_id, count=settled)
 
 
 async def _forget_deleted(services: Services) -> None:
@@ -77,7 +81,10 @@ async def _forget_deleted(services: Services) -> None:
     while True:
         await asyncio.sleep(FORGET_S)
         try:
+            await services.workers.run(services.control.logs.settle)
             await services.workers.run(services.forget_deleted)
+            # Where several servers run, one of the others may have ended in the meantime.
+            await services.workers.run(_tidy, services.control)
         except (StrongroomError, SQLAlchemyError) as error:
             _log.error("deleted tenants may still be in memory", error=type(error).__name__)
 

@@ -33,6 +33,12 @@ _keyring = Table(
 _instances = Table(
     "instances", _metadata, Column("id", Text, primary_key=True), Column("started", Float, nullable=False)
 )
+_marks = Table(
+    "marks",
+    _metadata,
+    Column("instance", Text, primary_key=True),
+    Column("log", Text, primary_key=True),
+)
 
 
 def _tables(server: Server) -> PostgresDatabase:
@@ -98,16 +104,38 @@ class PostgresPresence:
             known = [writer for writer in connection.execute(select(_instances.c.id)).scalars() if writer != self.id]
         return sorted(writer for writer in known if not self.alive(writer))
 
+    def mark(self, log_id: str) -> None:
+        with self._tables.writing() as connection:
+            connection.execute(insert(_marks).values(instance=self.id, log=log_id))
+
+    def unmark(self, log_ids: Iterable[str]) -> None:
+        settled = list(log_ids)
+        if settled:
+            with self._tables.writing() as connection:
+                connection.execute(delete(_marks).where(_marks.c.instance == self.id, _marks.c.log.in_(settled)))
+
+    def marked(self, writer: str) -> list[str]:
+        with self._tables.reading() as connection:
+            return list(connection.execute(select(_marks.c.log).where(_marks.c.instance == writer)).scalars())
+
+    def walked(self) -> bool:
+        return True
+
+    def set_walked(self) -> None:
+        """Nothing: there were marks from the beginning."""
+
     def forget(self, writers: Iterable[str]) -> None:
         gone = list(writers)
         if gone:
             with self._tables.writing() as connection:
+                connection.execute(delete(_marks).where(_marks.c.instance.in_(gone)))
                 connection.execute(delete(_instances).where(_instances.c.id.in_(gone)))
 
-    def close(self) -> None:
+    def close(self, *, settled: bool = True) -> None:
         # With the server away its lock is gone already, and others settle what is left here.
-        with suppress(Unavailable):
-            self.forget([self.id])
+        if settled:
+            with suppress(Unavailable):
+                self.forget([self.id])
         with self._lock, suppress(exc.SQLAlchemyError):
             # Before the connection ends, which the server notices a moment later.
             self._connection.execute(_RELEASE, {"key": _key(self.id)})

@@ -11,7 +11,7 @@ from sqlalchemy import Select, bindparam, func, select
 
 from indexing.catalogue import Collection
 from indexing.engine import Point
-from indexing.filters import PURPOSE, Sealer
+from indexing.filters import Sealer
 from tenancy.errors import Corrupt
 from tenancy.schema import acl, chunks, documents, vectors
 from tenancy.tenant import ReadView, TenantHandle
@@ -44,7 +44,7 @@ def all_points(tenant: TenantHandle, collection: Collection, dimension: int) -> 
     after = 0
     while True:
         with tenant.reading() as view:
-            points = _piece(view, _ROWS, {"model": collection.model.id, "after": after}, dimension)
+            points = _piece(view, collection, _ROWS, {"model": collection.model.id, "after": after}, dimension)
         if not points:
             return
         yield points
@@ -58,7 +58,7 @@ def points_of(
     after = 0
     while True:
         parameters = {"model": collection.model.id, "after": after, "documents": list(document_ids)}
-        points = _piece(view, _ROWS_OF, parameters, dimension)
+        points = _piece(view, collection, _ROWS_OF, parameters, dimension)
         if not points:
             return
         yield points
@@ -75,12 +75,16 @@ def stored_count(view: ReadView) -> int:
 
 
 def _piece(
-    view: ReadView, query: Select[tuple[object, ...]], parameters: dict[str, object], dimension: int
+    view: ReadView,
+    collection: Collection,
+    query: Select[tuple[object, ...]],
+    parameters: dict[str, object],
+    dimension: int,
 ) -> list[Point]:
     limit = max(1, PIECE_BYTES // (4 * dimension))
     rows = view.execute(query, {**parameters, "limit": limit}).all()
     lists = _lists(view, {row.document_id for row in rows})
-    sealer = Sealer(view.tenant.keys.purpose(PURPOSE))
+    sealer = Sealer(collection.sealing)
     metadata = {row.document_id: row.metadata for row in rows}
     sealed = {document_id: sealer.metadata(found) for document_id, found in metadata.items()}
     points = []

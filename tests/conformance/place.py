@@ -11,6 +11,7 @@ from sqlalchemy import select
 
 from indexing.catalogue import Collection, serving
 from indexing.engine import Engine
+from indexing.remote.comparison import Comparison, compare
 from retrieval.search import Passages, open_scope, search
 from tenancy.domain import PermissionDomain, permission_domain
 from tenancy.identity import Authenticator, Principal
@@ -106,6 +107,9 @@ class Place:
                 stored = np.frombuffer(row.vector, dtype="<f4").astype(np.float64)
                 scored.append((-float(stored @ np.array(vector)), row.id))
         return [chunk_id for _, chunk_id in sorted(scored)][:k]
+
+    def compared(self) -> Comparison:
+        return compare(self.acme.handle, self.engine, self.collection())
 
     def held(self) -> list[int]:
         """The chunk ids that the engine holds for acme, ascending."""

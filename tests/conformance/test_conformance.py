@@ -463,6 +463,23 @@ def test_a_collection_that_the_engine_lost_is_built_again(place: Place) -> None:
 
 
 @pytest.mark.server
+def test_a_collection_is_compared_with_the_database(place: Place) -> None:
+    kept = place.shelf.put("a", "word", "word", vectors=[EAST, EAST], allow=["tenant"])
+    gone = place.shelf.put("b", "word", vectors=[EAST], allow=["tenant"])
+    place.settle()
+    assert place.compared().agrees
+    place.shelf.remove("b")
+    behind = place.compared()
+    assert (behind.behind, behind.surplus.tolist(), behind.agrees) == (1, gone, False)
+    place.settle()
+    place.engine.inner.remove(place.collection().physical, kept[:1])
+    differs = place.compared()
+    assert (differs.stored, differs.held, differs.behind, differs.missing.tolist()) == (2, 1, 0, kept[:1])
+    place.engine.inner.drop(place.collection().physical)
+    assert place.compared().lost
+
+
+@pytest.mark.server
 def test_an_engine_that_is_away_fails_questions_and_loses_nothing(place: Place) -> None:
     place.shelf.put("a", "word", vectors=[EAST], allow=["tenant"])
     assert len(place.found(place.ana)) == 1

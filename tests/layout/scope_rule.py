@@ -21,6 +21,9 @@ SCOPED_MODULES = (
     "retrieval/search.py",
     "indexing/collection.py",
     "indexing/documents.py",
+    "indexing/remote/catching_up.py",
+    "indexing/remote/points.py",
+    "indexing/remote/comparison.py",
     "cache/lookup.py",
     "cache/openings.py",
 )
@@ -28,6 +31,7 @@ SCOPED_MODULES = (
 # Classes held to the rule in modules that also have pure parts.
 SCOPED_CLASSES = {
     "indexing/snapshot.py": {"Snapshot"},
+    "indexing/remote/engines.py": {"RemoteEngines"},
     "indexing/collections/open.py": {"OpenCollections"},
     "cache/stores/local.py": {"LocalStore"},
 }

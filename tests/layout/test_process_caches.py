@@ -13,6 +13,7 @@ KEPT = {
     "cache/stores/vectors.py": "(tenant id, namespace)",
     "cache/flight.py": "(tenant id, namespace, exact key); futures without content",
     "indexing/collections/open.py": "tenant id",
+    "indexing/remote/engines.py": "tenant id; times without content",
     "indexing/snapshot.py": "one snapshot of one tenant, then the domain's fingerprint",
     "service/loading.py": "tenant id; locks without content",
     "tenancy/admission.py": "tenant id, then user id",

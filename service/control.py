@@ -12,10 +12,12 @@ from audit.logs import AuditLogs
 from audit.trail import AuditTrail
 from service.settings import MASTER_KEY_VARIABLE, Settings, load_settings
 from tenancy.control import Tenants
-from tenancy.errors import Unavailable
+from tenancy.database import ConnectionPools
+from tenancy.errors import InvalidInput, Unavailable
 from tenancy.identity import Authenticator
 from tenancy.jwks import MAX_SET_BYTES
 from tenancy.keys import MasterKey, load_master_key
+from tenancy.storage import Storage
 from tenancy.throttle import Throttle
 from tenancy.tokens import TokenVerifier
 
@@ -42,11 +44,29 @@ def open_control(settings: Settings, master: MasterKey | None = None) -> Control
     """Open the data directory. Raises `InvalidInput` with the remedy where there is no usable master key."""
     if master is None:
         master = master_key(settings)
-    tenants = Tenants(settings.data_path, master, environment=settings.environment)
+    tenants = open_tenants(settings, master)
     tokens = TokenVerifier(settings.issuers, fetch=_fetch) if settings.issuers else None
     authenticator = Authenticator(tenants, tokens=tokens, throttle=Throttle(settings.throttle))
     logs = AuditLogs(tenants, deadline_s=settings.audit.deadline_s)
     return Control(settings, tenants, authenticator, logs, AuditTrail(logs))
+
+
+def open_tenants(settings: Settings, master: MasterKey) -> Tenants:
+    """The control plane alone, over files or over the server of `database.url`."""
+    pools, storage = ConnectionPools(), None
+    if settings.database.url:
+        storage = _postgres(settings, pools)
+    return Tenants(settings.data_path, master, pools=pools, storage=storage, environment=settings.environment)
+
+
+def _postgres(settings: Settings, pools: ConnectionPools) -> Storage:
+    try:
+        from tenancy.postgres_storage import PostgresStorage
+    except ModuleNotFoundError:
+        raise InvalidInput(
+            "the PostgreSQL client is not installed", item="database.url", remedy="pip install strongroom[postgres]"
+        ) from None
+    return PostgresStorage(settings.database, settings.data_path, pools)
 
 
 def open_from(config: Path | None) -> Control:

@@ -21,9 +21,8 @@ from typing import Any, Final, Literal
 import msgspec
 from sqlalchemy import MetaData
 
-from service.control import master_key
+from service.control import master_key, open_tenants
 from service.settings import MASTER_KEY_VARIABLE, Settings, known_keys
-from tenancy.control import Tenants
 from tenancy.database import ConnectionPools, Database
 from tenancy.errors import Conflict, StrongroomError
 from tenancy.keys import create_master_key
@@ -53,6 +52,7 @@ def examine(settings: Settings) -> list[Finding]:
         ("data directory", _data_directory),
         ("control plane", _control_plane),
         ("sqlite", _sqlite),
+        ("database", _database),
         ("fsync", _fsync),
         ("descriptors", _descriptors),
         ("embedding model", _model),
@@ -127,9 +127,9 @@ def _data_directory(settings: Settings) -> Finding:
 
 
 def _control_plane(settings: Settings) -> Finding:
-    if not (settings.data_path / _CONTROL).exists():
+    if not settings.database.url and not (settings.data_path / _CONTROL).exists():
         return Finding("control plane", "note", "no tenant yet", "strongroom tenant create NAME")
-    tenants = Tenants(settings.data_path, master_key(settings))
+    tenants = open_tenants(settings, master_key(settings))
     try:
         found = tenants.all()
     finally:
@@ -157,6 +157,33 @@ def _sqlite(settings: Settings) -> Finding:
     if not cipher:
         return Finding("sqlite", "wrong", f"SQLite {version} without encryption", "install sqlcipher3 again")
     return Finding("sqlite", "ok", f"SQLite {version}, SQLCipher {cipher}, {statistics.median(times):.1f} ms a commit")
+
+
+def _database(settings: Settings) -> Finding:
+    """The PostgreSQL server, if there is one: what it is, how far away, and whether what it acknowledges is on disk."""
+    name = "database"
+    if not settings.database.url:
+        return Finding(name, "ok", "files below data_dir")
+    from tenancy.postgres import Server
+
+    server = Server(settings.database)
+    try:
+        about = server.examine(_PROBES)
+    finally:
+        server.close()
+    finding = f"PostgreSQL {about.version}, {about.round_trip_ms:.1f} ms a statement, TLS {about.tls or 'off'}"
+    if about.unsafe:
+        return Finding(
+            name, "wrong", f"{finding}; {about.unsafe} is off", f"set {about.unsafe} = on: a crash would lose records"
+        )
+    if about.free_connections < settings.database.pool_size:
+        return Finding(
+            name,
+            "note",
+            f"{finding}; {about.free_connections} connections left, the pool may want {settings.database.pool_size}",
+            "raise max_connections of the server, or lower database.pool_size",
+        )
+    return Finding(name, "ok", f"{finding}, {about.free_connections} connections left")
 
 
 def _fsync(settings: Settings) -> Finding:

@@ -23,6 +23,7 @@ from indexing.embedders.port import EmbeddingSettings
 from tenancy.admission import TenantLimits
 from tenancy.errors import InvalidInput
 from tenancy.metering import PriceTable
+from tenancy.postgres_url import PostgresSettings
 from tenancy.throttle import ThrottlePolicy
 from tenancy.tokens import Issuer
 
@@ -146,6 +147,7 @@ class Settings(Section, frozen=True):
     prices: PriceTable
     collections: CollectionSettings
     workers: WorkerSettings
+    database: PostgresSettings
     issuers: tuple[Issuer, ...] = ()
 
     @property

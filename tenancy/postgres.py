@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 import psycopg
@@ -29,6 +31,13 @@ from tenancy.postgres_url import PostgresSettings, connect_arguments, server_url
 from tenancy.types import Integer
 
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(:key)")
+_LEAST: Final = text("SELECT 1")
+_ABOUT: Final = text("""
+SELECT current_setting('server_version') AS version, current_setting('fsync') AS fsync,
+       current_setting('full_page_writes') AS pages,
+       (SELECT version FROM pg_catalog.pg_stat_ssl WHERE pid = pg_backend_pid() AND ssl) AS tls,
+       current_setting('max_connections')::int - (SELECT count(*) FROM pg_catalog.pg_stat_activity)::int AS free
+""")
 _SCHEMA: Final = text("SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = :schema")
 _TABLE: Final = text("SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = :schema AND tablename = :table")
 
@@ -43,6 +52,17 @@ _BUSY: Final = {
     "53100": "the server's disk is full",
     "25006": "the server takes no writes",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """`unsafe` names a setting of the server that is off and must not be; `tls` is the version in use."""
+
+    version: str
+    round_trip_ms: float
+    tls: str | None
+    unsafe: str | None
+    free_connections: int
 
 
 class Server:
@@ -67,6 +87,17 @@ class Server:
         self.apart = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT", **options)
         for engine in (self.engine, self.apart):
             event.listen(engine, "connect", _durable)
+
+    def examine(self, probes: int) -> About:
+        """What the server is like; `probes` statements are timed. Raises `Unavailable`."""
+        with explained("database"), self.engine.begin() as connection:
+            row = connection.execute(_ABOUT).one()
+            begun = time.perf_counter()
+            for _ in range(probes):
+                connection.execute(_LEAST)
+            taken = time.perf_counter() - begun
+        off = [setting for setting, value in (("fsync", row.fsync), ("full_page_writes", row.pages)) if value != "on"]
+        return About(row.version, 1000 * taken / probes, row.tls, off[0] if off else None, max(0, row.free))
 
     def make(self, schema: str) -> None:
         """Create a schema where there is none."""

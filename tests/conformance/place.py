@@ -11,6 +11,7 @@ from sqlalchemy import select
 
 from indexing.catalogue import Collection, serving
 from indexing.engine import Engine
+from indexing.filters import Filter
 from indexing.remote.comparison import Comparison, compare
 from retrieval.search import Passages, open_scope, search
 from tenancy.domain import PermissionDomain, permission_domain
@@ -73,14 +74,21 @@ class Place:
         self.shelf.collections.settle(self.acme.handle)
 
     def search(
-        self, principal: Principal, vector: Sequence[float] = EAST, k: int = 10, shelf: Shelf | None = None
+        self,
+        principal: Principal,
+        vector: Sequence[float] = EAST,
+        k: int = 10,
+        shelf: Shelf | None = None,
+        where: Filter | None = None,
     ) -> Passages:
         """The product's own search, dense alone: what a question gets."""
         shelf = shelf or self.shelf
         tenant = shelf.company.handle
         scope = open_scope(principal, tenant, shelf.collections)
         question = np.array(vector, dtype=np.float32)
-        return search(tenant, principal, scope, "", question, k, "dense", model=shelf.fingerprint, covers=1.0)
+        return search(
+            tenant, principal, scope, "", question, k, "dense", model=shelf.fingerprint, covers=1.0, where=where
+        )
 
     def found(self, principal: Principal, vector: Sequence[float] = EAST, k: int = 10) -> list[int]:
         """The chunk ids of `search`, best first."""

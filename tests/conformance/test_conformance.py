@@ -5,6 +5,7 @@ Vectors are of small integers, so that inner products are exact on every engine 
 
 from __future__ import annotations
 
+import math
 import random
 import re
 import subprocess
@@ -14,17 +15,21 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
 from indexing.engine import Hit, Point
+from indexing.filters import parse
 from indexing.remote import catching_up, points
 from retrieval.search import open_scope, search
 from tenancy import tenant as tenant_module
 from tenancy.domain import permission_domain
 from tenancy.errors import InvalidInput, StaleDomain, Unavailable
 from tests.conformance.place import EAST, Place
+from tests.support.filter_trees import FIELDS, documents, oracle, trees
 
 ROOT = Path(__file__).parents[2]
 LABELS = ["tenant", "user:ana", "user:bo", "group:staff", "group:board"]
@@ -125,6 +130,45 @@ def test_a_vector_of_another_shape_or_without_numbers_is_refused(place: Place) -
     for vector in ([1.0, 0, 0], [float("nan"), 0, 0, 0]):
         with pytest.raises(InvalidInput):
             place.shelf.dense(place.ana, vector)
+
+
+# What a filter describes
+
+
+def test_filters_describe_the_same_documents_as_a_plain_evaluation(place: Place) -> None:
+    """Any tree over any values, some of the wrong type, and documents that the asker may not read among the rest."""
+    metadata = {f"d{number}": kept(found) for number, found in enumerate(documents(40))}
+    for number, (name, found) in enumerate(metadata.items()):
+        allow = ["user:bo"] if number % 4 == 0 else ["tenant"]
+        place.shelf.put(name, "word", vectors=[[float(number), 0, 0, 0]], allow=allow, metadata=found)
+    mine = {name for number, name in enumerate(metadata) if number % 4}
+
+    @settings(max_examples=60, deadline=None, derandomize=True)
+    @given(trees)
+    def holds(tree: dict[str, Any]) -> None:
+        described = {name for name, found in metadata.items() if oracle(tree, found)}
+        where = parse(tree, FIELDS)
+        found = place.search(place.ana, k=100, where=where).items
+        assert {passage.document for passage in found} == described & mine
+        assert len(place.search(place.ana, k=3, where=where).items) == min(3, len(described & mine))
+
+    holds()
+
+
+def kept(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Without what no database of documents can hold: NaN and infinities are no JSON."""
+    return {name: value for name, value in metadata.items() if not isinstance(value, float) or math.isfinite(value)}
+
+
+def test_a_changed_metadata_field_is_found_under_its_new_value(place: Place) -> None:
+    place.shelf.put("a", "word", vectors=[EAST], allow=["tenant"], metadata={"year": 2023})
+    place.shelf.put("b", "word", vectors=[EAST], allow=["tenant"], metadata={"year": "2024"})
+    old, new = (parse({"field": "year", "eq": year}, FIELDS) for year in (2023, 2024))
+    assert [passage.document for passage in place.search(place.ana, where=old).items] == ["a"]
+    assert place.search(place.ana, where=new).items == ()
+    place.shelf.put("a", "word", vectors=[EAST], allow=["tenant"], metadata={"year": 2024})
+    assert place.search(place.ana, where=old).items == ()
+    assert [passage.document for passage in place.search(place.ana, where=new).items] == ["a"]
 
 
 # Who may read

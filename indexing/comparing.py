@@ -136,37 +136,57 @@ class _Found:
         return [chunk_id for _, chunk_id in sorted(scored)[:TOP]]
 
 
-def compare(
-    view: ReadView,
-    old: Collection,
-    new: Collection,
-    before: Embedder | None,
-    embedder: Embedder,
-    engine: Engine | None,
-    questions: Sequence[str] = (),
-) -> Comparison:
-    """`new`, embedded by `embedder` and held by `engine` (None: in memory), in the state that `view` sees.
+@dataclass(frozen=True, slots=True, eq=False)
+class Reference:
+    """What the database says, read in one transaction: a comparison takes long, and holds none."""
 
-    `before` is the embedder of `old`, None where it cannot be had. Raises `Unavailable`, `Corrupt`.
-    """
+    old: Collection
+    new: Collection
+    stored: Ids
+    table: _Table
+    earlier: _Table | None
+    lists: _Lists
+    snapshot: Snapshot | None
+    samples: tuple[str, ...]
+
+
+def reference(view: ReadView, old: Collection, new: Collection) -> Reference:
+    """Raises `Corrupt`."""
     if new.model.fingerprint is None:
         raise Corrupt("the collection's model is unknown to this version of the program", item=new.physical)
-    stored = stored_ids(view)
-    held = stored if engine is None else _held(engine, new)
-    asked = list(questions) or sampled(view)
     same = old.model.fingerprint == new.model.fingerprint
-    table, lists = _Table.read(view, new.model), _Lists.read(view)
-    earlier = None if same or before is None else _Table.read(view, old.model)
-    snapshot = loading.load(view, new, new.model.fingerprint.dimension) if new.engine == EMBEDDED else None
-    found = _Found(new, engine, snapshot)
+    return Reference(
+        old,
+        new,
+        stored=stored_ids(view),
+        table=_Table.read(view, new.model),
+        earlier=None if same else _Table.read(view, old.model),
+        lists=_Lists.read(view),
+        snapshot=loading.load(view, new, new.model.fingerprint.dimension) if new.engine == EMBEDDED else None,
+        samples=tuple(sampled(view)),
+    )
+
+
+def compare(
+    known: Reference, before: Embedder | None, embedder: Embedder, engine: Engine | None, questions: Sequence[str] = ()
+) -> Comparison:
+    """Ask the new collection, embedded by `embedder` and held by `engine` (None: in memory), all `questions`.
+
+    `before` is the embedder of the old one, None where it cannot be had. Raises `Unavailable`.
+    """
+    held = known.stored if engine is None else _held(engine, known.new)
+    asked = list(questions) or known.samples
+    table, earlier = known.table, known.earlier if before is not None else None
+    found = _Found(known.new, engine, known.snapshot)
+    masks = [(labels, known.lists.readable(labels)) for labels in known.lists.sets()]
     shares: list[float] = []
     agreements: list[float] = []
     unreadable = 0
     for text in asked:
         vector = embedder.encode_query(text)
         other = before.encode_query(text) if before is not None and earlier is not None else None
-        for labels in lists.sets():
-            mask = np.isin(table.owners, lists.readable(labels))
+        for labels, documents in masks:
+            mask = np.isin(table.owners, documents)
             if not mask.any():
                 continue
             best = found.best(vector, labels, int(mask.sum()))
@@ -174,17 +194,17 @@ def compare(
             shares.append(share)
             unreadable += foreign
             if earlier is not None and other is not None:
-                expected = _best(earlier, np.isin(earlier.owners, lists.readable(labels)), other)
+                expected = _best(earlier, np.isin(earlier.owners, documents), other)
                 agreements.append(len(set(expected) & set(best)) / max(1, len(expected)))
     return Comparison(
-        chunks=len(stored),
-        missing=len(np.setdiff1d(stored, held)) + len(np.setdiff1d(stored, table.ids)),
-        surplus=len(np.setdiff1d(held, stored)),
+        chunks=len(known.stored),
+        missing=len(np.setdiff1d(known.stored, held)) + len(np.setdiff1d(known.stored, table.ids)),
+        surplus=len(np.setdiff1d(held, known.stored)),
         questions=len(asked),
         searches=len(shares),
         overlap=float(np.mean(shares)) if shares else 1.0,
         unreadable=unreadable,
-        same_model=same,
+        same_model=known.old.model.fingerprint == known.new.model.fingerprint,
         agreement=float(np.mean(agreements)) if agreements else None,
     )
 

@@ -34,7 +34,7 @@ from indexing.catalogue import (
     serving,
     set_state,
 )
-from indexing.comparing import Comparison, compare
+from indexing.comparing import Comparison, Reference, compare, reference
 from indexing.embed import Embedder
 from indexing.embedding import Embedders
 from indexing.engine import Engine
@@ -96,18 +96,24 @@ class Mover:
         with self._alone(tenant):
             target = self._only(tenant, "building", "nothing is being built")
             engine, embedder = self.engines.of(tenant, target.engine), self._embedder(target.model)
-            for _ in range(ATTEMPTS):
-                self._fill(tenant, target)
-                with tenant.reading() as view:
-                    current, old = find(view, target.id), serving(view)
-                    if current is None or old is None or _missing(view, target.model):
-                        continue
-                    if engine is None or current.applied == view.epochs.changes:
-                        before = self.embedders.serves(old.model)
-                        found = compare(view, old, current, before, embedder, engine, questions)
-                        self.step("compared", 0, 0)
-                        return found
-            raise _too_busy(tenant)
+            known = self._reference(tenant, target, engine)
+            before = self.embedders.serves(known.old.model)
+            found = compare(known, before, embedder, engine, questions)
+            self.step("compared", 0, 0)
+            return found
+
+    def _reference(self, tenant: TenantHandle, target: Collection, engine: Engine | None) -> Reference:
+        """What the database says at a moment at which the new collection has all of it."""
+        for _ in range(ATTEMPTS):
+            self._fill(tenant, target)
+            with tenant.reading() as view:
+                current, old = find(view, target.id), serving(view)
+                if current is None or old is None:
+                    raise Conflict("the tenant's collections changed meanwhile", item=tenant.name, remedy="try again")
+                behind = engine is not None and current.applied != view.epochs.changes
+                if not behind and not _missing(view, target.model):
+                    return reference(view, old, current)
+        raise _too_busy(tenant)
 
     def switch(self, tenant: TenantHandle) -> Collection:
         """Take the `building` collection into service; returns it. The caller has compared. Raises `Conflict`."""

@@ -1,6 +1,7 @@
 """Taking in a tenant out of a backup: its files first, beside everything else, then one transaction puts it on record.
 
-A crash before the commit leaves a folder with the mark `arriving` that nothing refers to; the next sweep removes it.
+A crash before the commit leaves folders that nothing refers to, and marks below `arriving/`; the next sweep removes
+both.
 """
 
 from __future__ import annotations
@@ -91,9 +92,10 @@ class Adoption:
                 _refuse_known(connection, arrival)
                 self._record(connection, arrival, data_key)
                 for staged, home in homes.items():
+                    self._mark(home)
                     home.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                    if (home / ARRIVING).exists() or home.parent.name == "tenants":
-                        # Left by a deletion, or by an adoption, that was cut short.
+                    if home.parent.name == "tenants":
+                        # Left by a deletion that was cut short; the audit log of a deleted tenant is never in the way.
                         shutil.rmtree(home, ignore_errors=True)
                     staged.rename(home)
                     placed.append(home)
@@ -103,21 +105,33 @@ class Adoption:
                 shutil.rmtree(home, ignore_errors=True)
             raise
         for home in placed:
-            (home / ARRIVING).unlink(missing_ok=True)
+            self._mark_of(home).unlink(missing_ok=True)
 
     def sweep(self) -> list[Path]:
         """Remove what an adoption that was cut short has left; returns the folders. For start-up."""
+        if not any((self._data_dir / ARRIVING).glob("*")):
+            return []
+        left = []
+        # Whoever is taking in a tenant holds the same lock from its mark to its commit.
         with self._control.writing() as connection:
-            known = set(connection.execute(select(schema.tenants.c.id)).scalars())
-            left = [
-                mark.parent
-                for kind in ("tenants", "audit")
-                for mark in sorted((self._data_dir / kind).glob(f"*/{ARRIVING}"))
-                if mark.parent.name not in known
-            ]
-            for folder in left:
-                shutil.rmtree(folder, ignore_errors=True)
+            for mark in sorted((self._data_dir / ARRIVING).glob("*")):
+                kind, _, owner = mark.name.partition(".")
+                table = schema.tenants.c.id if kind == "tenants" else schema.wrapped_keys.c.tenant_id
+                home = self._data_dir / kind / owner
+                if connection.execute(select(table).where(table == owner)).first() is None and home.exists():
+                    shutil.rmtree(home)
+                    left.append(home)
+                mark.unlink()
         return left
+
+    def _mark_of(self, home: Path) -> Path:
+        return self._data_dir / ARRIVING / f"{home.parent.name}.{home.name}"
+
+    def _mark(self, home: Path) -> None:
+        mark = self._mark_of(home)
+        mark.parent.mkdir(exist_ok=True, mode=0o700)
+        mark.touch()
+        sync_directory(mark.parent)
 
     def _record(self, connection: Connection, arrival: Arrival, data_key: bytes) -> None:
         connection.execute(
@@ -180,7 +194,6 @@ def _filled(folder: Path, files: Mapping[str, tuple[Database, bytes]]) -> None:
     folder.mkdir(mode=0o700)
     for file, (source, key) in files.items():
         source.copy_to(folder / file, key)
-    (folder / ARRIVING).touch()
     sync_directory(folder)
 
 

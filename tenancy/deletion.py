@@ -47,7 +47,7 @@ class Witness:
     """
 
     log: Callable[[], tuple[int, str]] | None = None
-    cache: Callable[[], Mapping[str, Any]] | None = None
+    cache: Callable[[TenantHandle], Mapping[str, Any]] | None = None
     drop: Drop | None = None
 
 
@@ -208,7 +208,7 @@ def _contents(stack: ExitStack, handle: TenantHandle, witness: Witness) -> tuple
         connection = stack.enter_context(handle.data.writing())
         counted = _census(connection)
         collections = _dropped(connection, witness.drop)
-        counted["cache_entries"] = {"count": 0} if witness.cache is None else dict(witness.cache())
+        counted["cache_entries"] = {"count": 0} if witness.cache is None else dict(witness.cache(handle))
     except NotFound:
         raise
     except StrongroomError as error:

@@ -273,6 +273,10 @@ class TenantHandle:
                 self._databases[file] = found
             return found
 
+    def holds(self, file: str) -> bool:
+        """Whether there is a file of this name in the tenant's directory, in the present generation."""
+        return (self.directory / named(file, self.generation)).exists()
+
     @contextmanager
     def exclusive(self, name: str, timeout_s: float = EXCLUSIVE_S) -> Iterator[None]:
         """One holder of `name` in this tenant at a time, across threads and processes; released however it ends.

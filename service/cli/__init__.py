@@ -88,6 +88,21 @@ app.command(
 )
 app.command("service.cli.audit:app", name="audit", group=_EVIDENCE, help="Query and verify the log of who saw what.")
 app.command(
+    "service.cli.backup:backup", name="backup", group=_CARE, help="Back up one tenant while it is in use, encrypted."
+)
+app.command(
+    "service.cli.backup:restore",
+    name="restore",
+    group=_CARE,
+    help="Restore a tenant from a backup; what was withdrawn since stays so.",
+)
+app.command(
+    "service.cli.backup:export",
+    name="export",
+    group=_CARE,
+    help="Write a tenant's documents, chunks, vectors and access lists in open formats.",
+)
+app.command(
     "service.cli.master:app", name="master", group=_CARE, help="Create and change the master key; which one is needed."
 )
 app.command(

@@ -6,13 +6,16 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from service.cli.console import DEFAULT, Common, note, show_record, show_table
+from service.cli.console import DEFAULT, Common, note, opened, show_record, show_table
 
 
 def doctor(
     *,
     create_master_key: Annotated[
         bool, Parameter(negative=(), help="Write a new random master key; never over an existing one.")
+    ] = False,
+    public_key: Annotated[
+        bool, Parameter(negative=(), help="Show the key that deletion certificates are checked with.")
     ] = False,
     settings: Annotated[bool, Parameter(negative=(), help="Show every setting with its present value.")] = False,
     common: Common = DEFAULT,
@@ -25,6 +28,10 @@ def doctor(
     from service.settings import load_settings
 
     chosen = load_settings(common.config)
+    if public_key:
+        with opened(common) as control:
+            show_record(common, {"public_key": control.tenants.public_key})
+        return 0
     if create_master_key:
         path = create_key(chosen)
         note("keep a copy of this key outside this machine: without it no tenant's data can be read")

@@ -30,6 +30,21 @@ def create(path: Path, /, *, common: Common = DEFAULT) -> None:
     show_record(common, {"master_key": str(path), "fingerprint": made.fingerprint})
 
 
+@app.command(name="recovery-key")
+def recovery_key(path: Path, /, *, common: Common = DEFAULT) -> None:
+    """Make a pair of keys for backups that another machine is to open: the public one is for `backup --for`.
+
+    Parameters
+    ----------
+    path: Path
+        Where the private key goes, for the recovery desk; the public one lies beside it, with .pub.
+    """
+    from tenancy.archive import create_recovery_key
+
+    public = create_recovery_key(path)
+    show_record(common, {"private": str(path), "public": str(public)})
+
+
 @app.command
 def show(*, common: Common = DEFAULT) -> int:
     """Which master key the data directory needs, and whether the settings name that one. Exit code 1 if not."""
@@ -73,4 +88,6 @@ def rotate(
 
         audited(control, None, "master.rotate", work)
     show_record(common, {"master_key": str(new_key_file), "fingerprint": new.fingerprint})
-    note("put this file where the setting master_key_file points, and keep the old key until every copy of it is replaced")
+    note(
+        "put this file where the setting master_key_file points; keep the old key as long as there are copies under it"
+    )

@@ -87,15 +87,33 @@ def delete(name: Name, *, yes: bool = False, common: Common = DEFAULT) -> None:
     yes: bool
         Do not ask; needed where there is no terminal.
     """
+    from service.deletion import delete_tenant
+    from service.engines import build_engines
+
     with opened(common) as control:
         principal = control.authenticator.operator(name)
         if not yes:
             _confirm(name)
-        # The tenant's own log is kept, and says that it ended; the system's log says which.
-        certificate = audited(control, principal, "tenant.delete", lambda _: control.tenants.delete(name))
+        engines = build_engines(control.settings.collections)
+        try:
+            # The tenant's own log is kept, and says that it ended; the system's log says which.
+            certificate = audited(
+                control, principal, "tenant.delete", lambda _: delete_tenant(control, principal, engines)
+            )
+        finally:
+            engines.close()
         audited(control, None, "tenant.delete", lambda trail: trail.note(detail={"tenant": principal.tenant_id}))
     print_json(certificate)
     note(f"tenant {name} is gone; keep the certificate")
+
+
+@app.command
+def certificate(
+    name: Annotated[str, Parameter(help="The name or the id of a deleted tenant.")], *, common: Common = DEFAULT
+) -> None:
+    """The deletion certificate of a tenant, as it was printed when it was deleted."""
+    with opened(common) as control:
+        print_json(control.tenants.deletion.certificate(name))
 
 
 def _confirm(name: str) -> None:

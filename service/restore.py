@@ -1,0 +1,246 @@
+"""Restoring a tenant from a backup: all of it, or nothing; and nothing comes back that was withdrawn since.
+
+The archive is read into a staging folder and checked to its end. There the withdrawals that are later than the backup
+are applied: those of this data directory where it knows the tenant, else those of a ledger that was brought along.
+Only then does the tenant get a place, under a fresh data key, with physical collections yet to be built and an empty
+cache.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import shutil
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from sqlalchemy import insert
+
+from audit.log import read_head
+from audit.tables import AUDIT_FILE
+from service.backup import LEDGER, MANIFEST, VERSION, LedgerManifest, Manifest, contents, detached
+from service.control import Control
+from tenancy import archive, ledger
+from tenancy.adoption import Arrival, Known, revive
+from tenancy.archive import Unlock
+from tenancy.database import ConnectionPools, Database
+from tenancy.errors import Conflict, Corrupt, InvalidInput, SchemaTooNew
+from tenancy.names import tenant_name
+from tenancy.staging import staging
+from tenancy.storage import DATA_FILE
+
+T = TypeVar("T")
+
+_MAX_MANIFEST: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How to restore: under another name, in the place of the tenant that is here, although it was deleted; with which
+    recovery key, and with the withdrawals in which file.
+    """
+
+    name: str | None = None
+    replace: bool = False
+    deleted_on_purpose: bool = False
+    key: X25519PrivateKey | None = field(default=None, repr=False)
+    ledger: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawals:
+    """What was withdrawn, as entries of a ledger; `source` says where they come from, "unknown" if from nowhere.
+    `position` is the newest entry of the ledger that lies here afterwards.
+    """
+
+    source: str
+    entries: tuple[tuple[int, float, list[Any]], ...] = ()
+    position: int = 0
+
+
+def restore_tenant(control: Control, path: Path, wish: Wish) -> dict[str, Any]:
+    """Restore the tenant in the backup `path`; returns what was restored and what was withdrawn from it again.
+
+    Raises `AlreadyExists` for a name that is taken, `Conflict` for a tenant that was deleted or is in use,
+    `InvalidInput`, `Corrupt`, `SchemaTooNew`. Whatever it raises, nothing has changed.
+    """
+    tenants = control.tenants
+    unlock = Unlock(tenants.archive_key, wish.key)
+    with staging(tenants.data_dir) as folder, ExitStack() as stack:
+        manifest = _extract(path, unlock, folder)
+        known = tenants.adoption.known(manifest.tenant_id)
+        brought = None if wish.ledger is None else _read_ledger(wish.ledger, unlock, manifest)
+        _refuse_deleted(manifest, known, brought[0] if brought else None, wish)
+        same = _keeps_id(manifest, known, wish)
+        withdrawals = _withdrawals(control, manifest, known, brought)
+        tenant_id = manifest.tenant_id if same else f"t_{secrets.token_hex(16)}"
+        name = manifest.name if wish.replace else wish.name or manifest.name
+        key = base64.b64decode(manifest.file_key)
+        data, trail = stack.enter_context(detached(folder, key))
+        summary = _prepare(data, manifest, withdrawals, withdrawals.position if same else 0)
+        _check_log(trail, manifest)
+        if wish.replace:
+            tenants.replace_data(name, data)
+        else:
+            tenant_name(name)
+            log: dict[str, Database] = {}
+            if known.audit_key is None:
+                log[AUDIT_FILE] = trail
+                if brought is not None:
+                    log[ledger.LEDGER_FILE] = _ledger_file(folder, key, withdrawals, stack)
+            audit_key = known.audit_key or base64.b64decode(manifest.audit_key)
+            tenants.adoption.adopt(
+                Arrival(
+                    tenant_id=tenant_id,
+                    name=name,
+                    created=manifest.tenant_created if same else time.time(),
+                    contract=manifest.contract,
+                    audit_key=audit_key if same else secrets.token_bytes(len(audit_key)),
+                    data=data,
+                    log_owner=manifest.tenant_id,
+                    log_key=audit_key,
+                    log=log,
+                ),
+                folder,
+            )
+    return {"tenant": name, "tenant_id": tenant_id, "backup_of": manifest.tenant_id, **summary}
+
+
+def _extract(path: Path, unlock: Unlock, folder: Path) -> Manifest:
+    """Write the databases of the archive into `folder`. Everything is checked when this returns."""
+    manifest: Manifest | None = None
+    found = set()
+    with archive.reading(path, "tenant", unlock) as members:
+        for name, content in members:
+            if name == MANIFEST:
+                manifest = _decoded(content.read(_MAX_MANIFEST), Manifest, path)
+            elif name in {DATA_FILE, AUDIT_FILE}:
+                with (folder / name).open("xb") as file:
+                    shutil.copyfileobj(content, file, 1 << 20)
+            else:
+                raise Corrupt("the archive holds something unknown", item=str(path), remedy="use another backup")
+            found.add(name)
+    if manifest is None or found != {MANIFEST, DATA_FILE, AUDIT_FILE}:
+        raise Corrupt("the archive is not complete", item=str(path), remedy="use another backup")
+    return manifest
+
+
+def _read_ledger(path: Path, unlock: Unlock, backup: Manifest) -> tuple[LedgerManifest, Withdrawals]:
+    """The withdrawals in a ledger file. Raises `InvalidInput` for one of another tenant or from before the backup."""
+    entries: list[tuple[int, float, list[Any]]] = []
+    manifest: LedgerManifest | None = None
+    with archive.reading(path, "ledger", unlock) as members:
+        for name, content in members:
+            if name == MANIFEST:
+                manifest = _decoded(content.read(_MAX_MANIFEST), LedgerManifest, path)
+            elif name == LEDGER:
+                decoder = msgspec.json.Decoder(tuple[int, float, list[Any]])
+                entries = [decoder.decode(line) for line in content]
+    if manifest is None:
+        raise Corrupt("the ledger is not complete", item=str(path), remedy="make it again")
+    if manifest.tenant_id != backup.tenant_id:
+        raise InvalidInput("this ledger is of another tenant", item=str(path), remedy="bring the one of this tenant")
+    if manifest.made < backup.made:
+        raise InvalidInput("this ledger is older than the backup", item=str(path), remedy="make it again")
+    return manifest, Withdrawals("brought along", tuple(entries))
+
+
+def _decoded(data: bytes, kind: type[T], path: Path) -> T:
+    try:
+        found = msgspec.json.decode(data, type=kind)
+    except msgspec.MsgspecError:
+        found = None
+    version = getattr(found, "version", 0)
+    if version > VERSION:
+        raise SchemaTooNew("a newer program made this", item=str(path), remedy="restore it with that one")
+    if found is None:
+        raise Corrupt("its manifest cannot be read", item=str(path), remedy="use another backup")
+    return found
+
+
+def _refuse_deleted(manifest: Manifest, known: Known, brought: LedgerManifest | None, wish: Wish) -> None:
+    deleted = known.deleted if known.name is None else None
+    if deleted is None and brought is not None:
+        deleted = brought.deleted
+    if deleted is not None and not wish.deleted_on_purpose:
+        raise Conflict(
+            "this tenant was deleted on purpose after the backup was made",
+            item=manifest.name,
+            remedy="if it is to come back nevertheless: --although-deleted",
+        )
+
+
+def _keeps_id(manifest: Manifest, known: Known, wish: Wish) -> bool:
+    """Whether the restored tenant is the same one, and not another with its contents."""
+    if not wish.replace:
+        return known.name is None and wish.name in (None, manifest.name)
+    if wish.name is not None:
+        raise InvalidInput("a replaced tenant keeps its name", item="--as", remedy="leave out --as or --replace")
+    if known.name is None:
+        raise Conflict("the tenant of this backup is not here", item=manifest.name, remedy="leave out --replace")
+    if known.status != "suspended":
+        raise Conflict(
+            "the tenant is in use", item=known.name, remedy=f"suspend it first: strongroom tenant suspend {known.name}"
+        )
+    return True
+
+
+def _withdrawals(
+    control: Control, manifest: Manifest, known: Known, brought: tuple[LedgerManifest, Withdrawals] | None
+) -> Withdrawals:
+    """All that was ever withdrawn, as far as it is known here."""
+    if known.audit_key is not None:
+        with control.tenants.audit_files_of(manifest.tenant_id).ledger().reading() as connection:
+            entries, position = tuple(ledger.since(connection, 0)), ledger.head(connection)
+        if brought is None or len(entries) >= len(brought[1].entries):
+            return Withdrawals("this data directory", entries, position)
+        return replace(brought[1], position=position)
+    if brought is None:
+        return Withdrawals("unknown")
+    return replace(brought[1], position=brought[0].head)
+
+
+def _prepare(data: Database, manifest: Manifest, withdrawals: Withdrawals, position: int) -> dict[str, Any]:
+    """Withdraw again, and make the database fit to be served. `position` is the newest entry of the ledger that the
+    tenant goes on with, 0 for a new one.
+    """
+    now = time.time()
+    counts: Counter[str] = Counter()
+    with data.writing() as connection:
+        for seq, _, what in withdrawals.entries:
+            if seq > manifest.ledger and ledger.apply(connection, what):
+                counts[what[0]] += 1
+        ledger.move_to(connection, position)
+        origin = {
+            "tenant_id": manifest.tenant_id,
+            "backup_made": manifest.made,
+            "restored": now,
+            "withdrawals": withdrawals.source,
+        }
+        revive(connection, origin, now)
+        held = contents(connection)
+    return {**held, "withdrawals": withdrawals.source, "withdrawn_again": dict(counts)}
+
+
+def _check_log(trail: Database, manifest: Manifest) -> None:
+    with trail.reading() as connection:
+        head = read_head(connection)
+    if (head.size, head.root.hex()) != (manifest.audit_size, manifest.audit_root):
+        raise Corrupt("the audit log in the archive is not the one that it names", item=manifest.name)
+
+
+def _ledger_file(folder: Path, key: bytes, withdrawals: Withdrawals, stack: ExitStack) -> Database:
+    pools = ConnectionPools()
+    stack.callback(pools.close)
+    made = Database(folder / ledger.LEDGER_FILE, key, ledger.metadata, pools)
+    rows = [{"seq": seq, "at": at, "what": what} for seq, at, what in withdrawals.entries]
+    with made.writing() as connection:
+        if rows:
+            connection.execute(insert(ledger.withdrawals), rows)
+    return made

@@ -1,0 +1,305 @@
+"""One tenant out of a data directory and back, or to another: consistent, complete, and without what was withdrawn."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from service.cli import run
+from service.control import open_control
+from service.settings import load_settings
+from tenancy import adoption, schema
+from tenancy.storage import DATA_FILE
+
+Run = Callable[..., tuple[int, str, str]]
+HANDBOOK = "The notice period is three months."
+SALARIES = "The salary of the director is seven thousand."
+
+
+class Node:
+    """A data directory with its own keys; a call runs a command there."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self._patch = monkeypatch
+        self._capsys = capsys
+        folder.mkdir(parents=True)
+        self.data("doctor", "--create-master-key")
+
+    def __call__(self, *words: str | Path) -> tuple[int, str, str]:
+        for name, value in self.environment.items():
+            self._patch.setenv(name, value)
+        self._capsys.readouterr()
+        code = run([str(word) for word in words])
+        captured = self._capsys.readouterr()
+        return code, captured.out, captured.err
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "STRONGROOM_DATA_DIR": str(self.folder / "data"),
+            "STRONGROOM_MASTER_KEY_FILE": str(self.folder / "master.key"),
+            "STRONGROOM_EMBEDDING__MODEL": "hashing:256",
+        }
+
+    def data(self, *words: str | Path) -> Any:
+        code, out, err = self(*words, "--json")
+        assert code == 0, err
+        return json.loads(out) if out.strip() else None
+
+    def fails(self, *words: str | Path) -> str:
+        code, _, err = self(*words)
+        assert code in {1, 2}, err
+        return err
+
+    def done(self, *words: str | Path) -> str:
+        code, out, err = self(*words)
+        assert code == 0, err
+        return out
+
+    def cited(self, user: str, question: str, tenant: str = "acme") -> list[str]:
+        found = self.data("ask", question, "--tenant", tenant, "--user", user)
+        return sorted({citation["document"] for citation in found["citations"]})
+
+    def tenant_id(self, name: str = "acme") -> str:
+        return str(self.data("tenant", "show", name)["id"])
+
+    def files(self) -> set[str]:
+        return {str(path.relative_to(self.folder / "data")) for path in (self.folder / "data").rglob("*")}
+
+
+@pytest.fixture
+def nodes(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[[str], Node]:
+    for name in [name for name in os.environ if name.startswith("STRONGROOM_")]:
+        monkeypatch.delenv(name)
+    return lambda name: Node(folder / name, monkeypatch, capsys)
+
+
+@pytest.fixture
+def here(nodes: Callable[[str], Node]) -> Node:
+    """A node with a tenant: a handbook for the staff, salaries for ana and bo, who are both of the staff."""
+    node = nodes("here")
+    node.done("tenant", "create", "acme")
+    for user in ("ana", "bo"):
+        node.done("key", "create", "--tenant", "acme", "--user", user, "--group", "staff")
+    (node.folder / "docs").mkdir()
+    (node.folder / "docs/notice.md").write_text(HANDBOOK)
+    (node.folder / "pay").mkdir()
+    (node.folder / "pay/salaries.md").write_text(SALARIES)
+    node.done("ingest", "--tenant", "acme", node.folder / "docs", "--allow", "group:staff")
+    node.done("ingest", "--tenant", "acme", node.folder / "pay", "--allow", "user:ana", "--allow", "user:bo")
+    return node
+
+
+NOTICE, SALARY = "How long is the notice period?", "What is the salary of the director?"
+
+
+def test_a_copy_under_another_name_is_a_tenant_of_its_own(here: Node) -> None:
+    made = here.data("backup", here.folder / "b", "--tenant", "acme")
+    assert (made["documents"], made["users"], made["recovery"]) == (2, 2, False)
+    assert (here.folder / "b").stat().st_mode & 0o777 == 0o600
+    found = here.data("restore", here.folder / "b", "--as", "copy")
+    assert found["tenant_id"] != found["backup_of"] == here.tenant_id()
+    assert here.cited("ana", NOTICE, "copy") == ["notice.md"]
+    assert here.cited("bo", SALARY, "copy") == ["salaries.md"]
+    assert here.data("key", "list", "--tenant", "copy") == []
+    assert here.data("cache", "stats", "--tenant", "copy")["entries"] == 1 + 1
+    here.done("acl", "set", "notice.md", "--tenant", "copy")
+    assert here.cited("ana", NOTICE, "copy") == []
+    assert here.cited("ana", NOTICE) == ["notice.md"]
+    assert here.data("audit", "verify", "--tenant", "copy")[0]["verdict"] == "ok"
+    assert not [name for name in here.files() if name.startswith(("staging/", "arriving/"))]
+
+
+def test_a_taken_name_a_taken_file_and_a_foreign_backup_are_refused(here: Node, nodes: Callable[[str], Node]) -> None:
+    here.done("backup", here.folder / "b", "--tenant", "acme")
+    before = here.files()
+    assert "a tenant of this name exists" in here.fails("restore", here.folder / "b")
+    assert "there already" in here.fails("backup", here.folder / "b", "--tenant", "acme")
+    assert "begins with a letter" in here.fails("restore", here.folder / "b", "--as", "../x")
+    there = nodes("there")
+    assert "made on another data directory" in there.fails("restore", here.folder / "b")
+    assert "suspend" in here.fails("restore", here.folder / "b", "--replace")
+    assert {name for name in here.files() - before if not name.startswith(("live/", "audit/"))} <= {"staging"}
+
+
+def test_what_was_withdrawn_after_the_backup_stays_withdrawn(here: Node) -> None:
+    here.done("ingest", "--tenant", "acme", here.folder / "docs", "--allow", "group:staff")
+    here.done("backup", here.folder / "b", "--tenant", "acme")
+    here.done("acl", "set", "salaries.md", "--tenant", "acme", "--allow", "user:bo", "--allow", "user:cy")
+    here.done("group", "remove", "staff", "ana", "--tenant", "acme")
+    found = here.data("restore", here.folder / "b", "--as", "copy")
+    assert found["withdrawals"] == "this data directory"
+    assert found["withdrawn_again"] == {"allow": 1, "member": 1}
+    assert here.cited("ana", SALARY, "copy") == here.cited("ana", NOTICE, "copy") == []
+    assert here.cited("bo", SALARY, "copy") == ["salaries.md"]
+    assert here.cited("bo", NOTICE, "copy") == ["notice.md"]
+    # A right that was given after the backup does not come with it.
+    listed = here.data("acl", "show", "salaries.md", "--tenant", "copy")
+    assert listed["allow"] == ["user:bo"]
+
+
+def test_a_deleted_document_is_not_in_the_restored_files(here: Node) -> None:
+    here.done("backup", here.folder / "b", "--tenant", "acme")
+    (here.folder / "pay/salaries.md").unlink()
+    here.done("ingest", "--tenant", "acme", here.folder / "pay", "--prune")
+    found = here.data("restore", here.folder / "b", "--as", "copy")
+    assert found["withdrawn_again"] == {"document": 1}
+    assert found["documents"] == 1
+    assert here.cited("ana", SALARY, "copy") == []
+    # A document that is deleted and comes again is another one.
+    (here.folder / "pay/salaries.md").write_text(SALARIES)
+    here.done("ingest", "--tenant", "acme", here.folder / "pay", "--allow", "user:ana")
+    here.done("backup", here.folder / "b2", "--tenant", "acme")
+    assert here.data("restore", here.folder / "b2", "--as", "again")["documents"] == 2
+
+
+def test_a_damaged_tenant_is_replaced_and_keeps_keys_and_log(here: Node) -> None:
+    here.done("backup", here.folder / "b", "--tenant", "acme")
+    here.done("group", "remove", "staff", "ana", "--tenant", "acme")
+    keys = here.data("key", "list", "--tenant", "acme")
+    tenant_id = here.tenant_id()
+    (here.folder / "data/tenants" / tenant_id / DATA_FILE).write_bytes(b"ruin" * 5000)
+    assert "restore it from a backup" in here.fails("group", "list", "--tenant", "acme")
+    here.done("tenant", "suspend", "acme")
+    found = here.data("restore", here.folder / "b", "--replace")
+    assert found["tenant_id"] == tenant_id
+    here.done("tenant", "resume", "acme")
+    assert here.cited("bo", NOTICE) == ["notice.md"]
+    assert here.cited("ana", NOTICE) == []
+    assert here.data("key", "list", "--tenant", "acme") == keys
+    assert here.data("audit", "verify", "--tenant", "acme")[0]["verdict"] == "ok"
+    # The next backup knows of all that; restoring it takes nothing away.
+    here.done("group", "add", "staff", "ana", "--tenant", "acme")
+    here.done("backup", here.folder / "b2", "--tenant", "acme")
+    assert here.data("restore", here.folder / "b2", "--as", "copy")["withdrawn_again"] == {}
+    assert here.cited("ana", NOTICE, "copy") == ["notice.md"]
+
+
+def test_a_deleted_tenant_comes_back_only_on_purpose_and_under_its_id(here: Node) -> None:
+    here.done("backup", here.folder / "b", "--tenant", "acme")
+    here.done("group", "remove", "staff", "ana", "--tenant", "acme")
+    tenant_id = here.tenant_id()
+    here.done("tenant", "delete", "acme", "--yes")
+    for words in ([], ["--as", "copy"]):
+        assert "deleted on purpose" in here.fails("restore", here.folder / "b", *words)
+    found = here.data("restore", here.folder / "b", "--although-deleted")
+    assert (found["tenant_id"], found["withdrawn_again"]) == (tenant_id, {"member": 1})
+    assert here.cited("bo", NOTICE) == ["notice.md"]
+    assert here.cited("ana", NOTICE) == []
+    assert here.data("key", "list", "--tenant", "acme") == []
+    events = here.data("audit", "query", "--tenant", "acme", "--limit", "1000")["events"]
+    actions = {event["action"] for event in events}
+    assert {"ingest", "tenant.delete", "tenant.restore"} <= actions
+    assert here.data("audit", "verify", "--tenant", "acme")[0]["verdict"] == "ok"
+
+
+def test_another_node_needs_the_recovery_key_and_says_what_it_does_not_know(
+    here: Node, nodes: Callable[[str], Node]
+) -> None:
+    key = here.folder / "desk.pem"
+    here.done("master", "recovery-key", key)
+    here.done("backup", here.folder / "b", "--tenant", "acme", "--for", f"{key}.pub")
+    there = nodes("there")
+    assert "--key" in there.fails("restore", here.folder / "b")
+    assert "no private recovery key" in there.fails("restore", here.folder / "b", "--key", f"{key}.pub")
+    code, out, err = there("restore", here.folder / "b", "--key", key)
+    assert code == 0, err
+    assert "withdrawals: unknown" in out
+    assert "is not known here" in err
+    assert there.tenant_id() == here.tenant_id()
+    assert there.cited("ana", SALARY) == ["salaries.md"]
+    assert there.data("audit", "verify", "--tenant", "acme")[0]["verdict"] == "ok"
+    events = there.data("audit", "query", "--tenant", "acme", "--limit", "1000")["events"]
+    sealed = [event["content"] for event in events if "content" in event and event["action"] == "ingest"]
+    # The subjects' keys stayed at home: names and questions of the time before cannot be read here.
+    assert sealed
+    assert all("text" not in value for content in sealed for value in content.values())
+
+
+def test_a_ledger_brought_along_withdraws_elsewhere_too(here: Node, nodes: Callable[[str], Node]) -> None:
+    key = here.folder / "desk.pem"
+    here.done("master", "recovery-key", key)
+    here.done("backup", here.folder / "old", "--tenant", "acme", "--for", f"{key}.pub", "--ledger-only")
+    here.done("backup", here.folder / "b", "--tenant", "acme", "--for", f"{key}.pub")
+    here.done("group", "remove", "staff", "ana", "--tenant", "acme")
+    ledger = here.folder / "ledger"
+    assert here.data("backup", ledger, "--tenant", "acme", "--for", f"{key}.pub", "--ledger-only")["withdrawals"] == 1
+    there = nodes("there")
+    restore = ["restore", here.folder / "b", "--key", key, "--ledger"]
+    assert "older than the backup" in there.fails(*restore, here.folder / "old")
+    assert "holds a tenant" in there.fails(*restore, here.folder / "b")
+    assert there.data(*restore, ledger)["withdrawn_again"] == {"member": 1}
+    assert there.cited("ana", NOTICE) == []
+    # It lies there from now on: later backups and restores go on with it.
+    there.done("group", "add", "staff", "ana", "--tenant", "acme")
+    there.done("backup", there.folder / "b2", "--tenant", "acme")
+    there.done("group", "remove", "staff", "bo", "--tenant", "acme")
+    assert there.data("restore", there.folder / "b2", "--as", "copy")["withdrawn_again"] == {"member": 1}
+    assert there.cited("ana", NOTICE, "copy") == ["notice.md"]
+    assert there.cited("bo", NOTICE, "copy") == []
+
+
+def test_the_ledger_of_a_deleted_tenant_tells_of_its_deletion(here: Node, nodes: Callable[[str], Node]) -> None:
+    key = here.folder / "desk.pem"
+    here.done("master", "recovery-key", key)
+    here.done("backup", here.folder / "b", "--tenant", "acme", "--for", f"{key}.pub")
+    tenant_id = here.tenant_id()
+    here.done("tenant", "delete", "acme", "--yes")
+    here.done("backup", here.folder / "ledger", "--tenant", tenant_id, "--for", f"{key}.pub", "--ledger-only")
+    there = nodes("there")
+    restore = ["restore", here.folder / "b", "--key", key, "--ledger", here.folder / "ledger"]
+    assert "deleted on purpose" in there.fails(*restore)
+    assert there.data(*restore, "--although-deleted")["tenant_id"] == tenant_id
+
+
+def test_a_restore_that_dies_before_its_commit_leaves_nothing(here: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    here.done("backup", here.folder / "b", "--tenant", "acme")
+    before = {name for name in here.files() if name.startswith("tenants/")}
+
+    def dies(path: Path) -> None:
+        if path.name == "tenants":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(adoption, "sync_directory", dies)
+    assert here("restore", here.folder / "b", "--as", "copy")[0] == 130
+    monkeypatch.undo()
+    assert {name for name in here.files() if name.startswith("tenants/")} == before
+    assert [row["name"] for row in here.data("tenant", "list")] == ["acme"]
+    assert here.data("restore", here.folder / "b", "--as", "copy")["documents"] == 2
+
+
+def test_what_a_killed_restore_left_is_swept(here: Node) -> None:
+    settings = load_settings(environment=here.environment)
+    control = open_control(settings)
+    data = here.folder / "data"
+    (data / "tenants/t_orphan").mkdir()
+    (data / "arriving").mkdir(exist_ok=True)
+    known = here.tenant_id()
+    for name in (f"tenants.{known}", "tenants.t_orphan", "tenants.t_none"):
+        (data / "arriving" / name).touch()
+    control.tenants.sweep()
+    assert not (data / "tenants/t_orphan").exists()
+    assert (data / "tenants" / known).exists()
+    assert list((data / "arriving").iterdir()) == []
+    control.close()
+
+
+def test_no_server_takes_a_restored_state_for_one_that_it_holds(here: Node) -> None:
+    here.done("backup", here.folder / "b", "--tenant", "acme")
+    here.done("restore", here.folder / "b", "--as", "copy")
+    control = open_control(load_settings(environment=here.environment))
+    tenants, people = control.tenants, control.authenticator
+    with tenants.open(people.operator("acme")).reading() as old, tenants.open(people.operator("copy")).reading() as new:
+        assert new.epochs.changes > old.epochs.changes + 10**6
+        assert new.epochs.corpus > old.epochs.corpus
+        physical = [set(view.execute(select(schema.collections.c.physical)).scalars()) for view in (old, new)]
+        assert physical[0].isdisjoint(physical[1])
+        assert set(new.execute(select(schema.collections.c.applied)).scalars()) == {-1}
+    control.close()

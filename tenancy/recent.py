@@ -38,6 +38,15 @@ class Recent(Generic[K, V]):
             self._keep(key, found)
             return found
 
+    def replace(self, key: K, value: V) -> None:
+        """Put `value` in the place of what is there; those who hold that keep it."""
+        with self._lock:
+            self._alive[key] = value
+            before = self._kept.pop(key, None)
+            self._keep(key, value)
+        # What was there may end here, outside the lock.
+        del before
+
     def pop(self, key: K) -> V | None:
         """Take a value out, also for those who hold it."""
         with self._lock:

@@ -2,40 +2,44 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final
 
 from indexing import loading
 from indexing.collection import EngineDisagrees
+from indexing.collections.memory import Memory, NoRoom
+from indexing.collections.size import estimate
 from indexing.embed import Fingerprint
 from indexing.engine import Engine
 from indexing.model import require_model
 from indexing.remote.engines import RemoteEngines
 from indexing.snapshot import Snapshot
 from tenancy.errors import InvalidInput
+from tenancy.recent import Recent
 from tenancy.tenant import ReadView, TenantHandle
 
+BUDGET_SETTING: Final = "collections.budget"
+WAIT_S: Final = 2.0
 
-class _Open:
-    """What is in memory of one tenant; one thread at a time brings it up to date."""
+
+class _Turn:
+    """One thread at a time brings a tenant up to date."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.users = 0
-        self.snapshot: Snapshot | None = None
-
-    @property
-    def nbytes(self) -> int:
-        return self.snapshot.nbytes if self.snapshot is not None else 0
 
 
 class OpenCollections:
-    """Snapshots of the most recently used tenants within `budget_bytes` (estimated; the newest always stays).
+    """Snapshots of the most recently used tenants within `budget_bytes` of memory.
 
     `model` is the embedding model whose vectors are expected, or says it for each tenant; `engines` are the
-    deployment's servers by name. A snapshot leaves memory when its last search ends.
+    deployment's servers by name. A snapshot leaves memory when its last search ends, and counts until then. A tenant
+    that does not fit beside what is in use waits up to `wait_s` seconds, `waiters` of them at one time; no more than
+    half of the threads that search should, so that the others can end what they have begun.
     """
 
     def __init__(
@@ -43,13 +47,16 @@ class OpenCollections:
         model: Fingerprint | Callable[[ReadView], Fingerprint],
         budget_bytes: int,
         engines: Mapping[str, Engine] | None = None,
+        *,
+        wait_s: float = WAIT_S,
+        waiters: int = 4,
     ) -> None:
-        if budget_bytes < 0:
-            raise InvalidInput("the memory budget is not negative", item="budget_bytes")
         self._model = model if callable(model) else lambda _view: model
         self._remote = RemoteEngines(engines or {})
-        self._budget = budget_bytes
-        self._open: OrderedDict[str, _Open] = OrderedDict()
+        # Bounded by memory alone; one that is closed and still searched is found again, and not loaded twice.
+        self._open: Recent[str, Snapshot] = Recent(sys.maxsize)
+        self._memory = Memory(budget_bytes, self._open.drop, wait_s=wait_s, waiters=waiters, setting=BUDGET_SETTING)
+        self._turns: dict[str, _Turn] = {}
         self._lock = threading.Lock()
 
     def snapshot(self, tenant: TenantHandle, view: ReadView) -> Snapshot:
@@ -70,57 +77,73 @@ class OpenCollections:
         """See `indexing.collection.Collections.repair`."""
         self._remote.repair(tenant, found)
 
-    def _local(self, tenant: TenantHandle, view: ReadView) -> Snapshot:
-        with self._using(tenant.tenant_id) as opened, opened.lock:
-            # The view's state is fixed by this first read, behind the lock: no other thread can be ahead of it.
-            current = opened.snapshot
-            if current is not None and current.epochs == view.epochs:
-                return current
-            model = self._model(view)
-            collection = require_model(view, model)
-            if current is None or (current.collection and current.collection.id) != (collection and collection.id):
-                current = loading.load(view, collection, model.dimension, self._remote.of(tenant, collection))
-            else:
-                current = loading.advance(current, view)
-            opened.snapshot = current
-        self._evict()
-        return current
-
     def close(self, tenant_id: str) -> None:
         """See `indexing.collection.Collections.close`."""
-        with self._lock:
-            self._open.pop(tenant_id, None)
+        self._open.pop(tenant_id)
 
     @property
     def nbytes(self) -> int:
-        """Estimated memory of all open tenants, in bytes."""
-        with self._lock:
-            return sum(opened.nbytes for opened in self._open.values())
+        """Estimated memory of all collections that are open or still searched, and of loads under way, in bytes."""
+        return self._memory.used
 
     @property
     def open_tenants(self) -> int:
-        with self._lock:
-            return len(self._open)
+        return len(self._open)
+
+    @property
+    def tenants(self) -> set[str]:
+        """The ids of tenants of which something is in memory."""
+        return self._open.keys()
+
+    def _local(self, tenant: TenantHandle, view: ReadView) -> Snapshot:
+        until = self._memory.deadline()
+        while True:
+            try:
+                with self._turn(tenant.tenant_id):
+                    current = self._current(tenant, view)
+            except NoRoom as full:
+                # Outside the tenant's turn, so that everybody who waits for it is counted as one who waits.
+                self._memory.wait(full.nbytes, until)
+            else:
+                self._memory.shrink()
+                return current
+
+    def _current(self, tenant: TenantHandle, view: ReadView) -> Snapshot:
+        # The view's state is fixed by the first read, in the tenant's turn: no other thread can be ahead of it.
+        current = self._open.get(tenant.tenant_id)
+        if current is not None and current.epochs == view.epochs:
+            return current
+        model = self._model(view)
+        collection = require_model(view, model)
+        if current is None or (current.collection and current.collection.id) != (collection and collection.id):
+            engine = self._remote.of(tenant, collection)
+            size = estimate(view, collection, model.dimension)
+            with self._memory.reserved(tenant.tenant_id, size.peak, size.kept):
+                current = loading.load(view, collection, model.dimension, engine)
+                self._hold(current)
+        else:
+            current = loading.advance(current, view)
+            self._hold(current)
+        self._open.replace(tenant.tenant_id, current)
+        return current
+
+    def _hold(self, snapshot: Snapshot) -> None:
+        """Count what is new in `snapshot`."""
+        tenant_id, memory = snapshot.tenant_id, self._memory
+        memory.require_fitting(snapshot.nbytes)
+        memory.hold(tenant_id, *(piece for part in snapshot.parts for piece in (part.segment, part.access)))
+        snapshot.readable_sets.accounted(lambda nbytes: memory.grown(tenant_id, nbytes))
 
     @contextmanager
-    def _using(self, tenant_id: str) -> Iterator[_Open]:
+    def _turn(self, tenant_id: str) -> Iterator[None]:
         with self._lock:
-            opened = self._open.setdefault(tenant_id, _Open())
-            self._open.move_to_end(tenant_id)
-            opened.users += 1
+            turn = self._turns.setdefault(tenant_id, _Turn())
+            turn.users += 1
         try:
-            yield opened
+            with turn.lock:
+                yield
         finally:
             with self._lock:
-                opened.users -= 1
-
-    def _evict(self) -> None:
-        """Drop the least recently used tenants until the rest fits; one that a thread works on stays."""
-        with self._lock:
-            excess = sum(opened.nbytes for opened in self._open.values()) - self._budget
-            for tenant_id, opened in list(self._open.items())[:-1]:
-                if excess <= 0:
-                    break
-                if not opened.users:
-                    excess -= opened.nbytes
-                    del self._open[tenant_id]
+                turn.users -= 1
+                if not turn.users:
+                    del self._turns[tenant_id]

@@ -13,7 +13,6 @@ import pytest
 from sqlalchemy import select, update
 
 from indexing import loading
-from indexing.collections.open import OpenCollections
 from indexing.terms import term_postings
 from tenancy import tenant as tenant_module
 from tenancy.domain import permission_domain, readable_documents
@@ -108,26 +107,6 @@ def test_a_pruned_list_of_changes_means_reading_everything(shelf: Shelf, monkeyp
     _, after = shelf.scope(ana)
     assert len(after.parts) == 1
     assert after.parts[0].segment is not before.parts[0].segment
-
-
-def test_the_least_recently_used_tenants_leave_memory(shelf: Shelf, globex: Company) -> None:
-    ana, other = shelf.company.principal("ana"), globex.principal("ana")
-    shelf.put("a", "word", vectors=[EAST], allow=["tenant"])
-    _, first = shelf.scope(ana)
-    neighbour = Shelf(globex)
-    neighbour.put("g", "word", vectors=[[2.0, 0, 0, 0]], allow=["tenant"])
-    neighbour.collections = shelf.collections = OpenCollections(FINGERPRINT, budget_bytes=first.nbytes)
-    domain, held = shelf.scope(ana)
-    assert shelf.collections.open_tenants == 1
-    assert [score for _, score in neighbour.dense(other, EAST)] == [2.0]
-    assert shelf.collections.open_tenants == 1
-    assert shelf.collections.nbytes == neighbour.scope(other)[1].nbytes
-    assert len(held.dense(domain, np.array(EAST, dtype=np.float32), 5)) == 1
-    assert [score for _, score in shelf.dense(ana, EAST)] == [1.0]
-    shelf.collections.close(shelf.company.handle.tenant_id)
-    assert shelf.collections.open_tenants == 0
-    with pytest.raises(InvalidInput):
-        OpenCollections(FINGERPRINT, budget_bytes=-1)
 
 
 @pytest.mark.slow

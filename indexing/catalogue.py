@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import msgspec
@@ -36,7 +36,10 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """A physical collection; `applied` is the newest change number that its engine has acknowledged."""
+    """A physical collection; `applied` is the newest change number that its engine has acknowledged.
+
+    `sealing` is the key of its metadata (`indexing.filters`), which stays when the tenant's data key changes.
+    """
 
     id: int
     engine: str
@@ -44,6 +47,7 @@ class Collection:
     model: Model
     state: State
     applied: int
+    sealing: bytes = field(repr=False)
 
 
 def serving(view: ReadView) -> Collection | None:
@@ -79,10 +83,11 @@ def add_collection(view: WriteView, engine: str, model: Model, state: State, now
     """Put a new, empty physical collection on record under a fresh opaque name."""
     physical = f"c_{secrets.token_hex(16)}"
     applied = 0 if engine == EMBEDDED else -1
-    values = {"engine": engine, "physical": physical, "model_id": model.id, "state": state}
+    sealing = secrets.token_bytes(32)
+    values = {"engine": engine, "physical": physical, "model_id": model.id, "state": state, "sealing": sealing}
     query = insert(collections).values(**values, applied=applied, created=now).returning(collections.c.id)
     added = view.execute(query).scalar_one()
-    return Collection(int(added), engine, physical, model, state, applied)
+    return Collection(int(added), engine, physical, model, state, applied, sealing)
 
 
 def set_state(view: WriteView, collection: Collection, state: State) -> None:
@@ -102,7 +107,7 @@ def forget(view: WriteView, collection: Collection) -> None:
 
 
 def _collection(row: Row[Any]) -> Collection:
-    return Collection(row.id, row.engine, row.physical, _model(row), row.state, row.applied)
+    return Collection(row.id, row.engine, row.physical, _model(row), row.state, row.applied, row.sealing)
 
 
 def _model(row: Row[Any]) -> Model:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexing.catalogue import Collection
-from indexing.filters import SealedFilter
+from indexing.filters import Filter
 from indexing.terms import TermVector
 from tenancy.domain import PermissionDomain
 from tenancy.errors import StaleDomain
@@ -40,7 +40,7 @@ class CollectionSnapshot(Protocol):
 
     Both legs return at most `k` chunks, all readable, by falling score and then rising chunk id, and are
     exact: where `k` readable chunks exist that `where` describes (for the lexical leg: that share a term), `k` come
-    back. `where` is a filter sealed for this tenant (`indexing.filters`). Both raise
+    back. Both raise
     `StaleDomain` for a domain of another tenant or another state; `dense` also raises `EngineDisagrees` and
     `Unavailable` where a server engine holds the vectors.
     """
@@ -57,14 +57,12 @@ class CollectionSnapshot(Protocol):
         ...
 
     def dense(
-        self, domain: PermissionDomain, vector: npt.NDArray[np.float32], k: int, where: SealedFilter | None = None
+        self, domain: PermissionDomain, vector: npt.NDArray[np.float32], k: int, where: Filter | None = None
     ) -> list[Scored]:
         """The nearest chunks to `vector` (dimension,) by inner product."""
         ...
 
-    def lexical(
-        self, domain: PermissionDomain, terms: TermVector, k: int, where: SealedFilter | None = None
-    ) -> list[Scored]:
+    def lexical(self, domain: PermissionDomain, terms: TermVector, k: int, where: Filter | None = None) -> list[Scored]:
         """The best chunks for `terms` by BM25 with the statistics of the readable chunks alone."""
         ...
 

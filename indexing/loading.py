@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Row, select, true
 from indexing.access import Entry, SegmentAccess
 from indexing.catalogue import EMBEDDED, Collection
 from indexing.engine import Engine
-from indexing.filters import PURPOSE, Sealer
+from indexing.filters import Sealer
 from indexing.segment import Segment, Vectors
 from indexing.snapshot import Part, Snapshot
 from indexing.terms import unpack
@@ -117,7 +117,8 @@ def _load_part(
     owners = np.array([row.document_id for row in rows], dtype=np.int64)
     chunk_ids = np.array([row.id for row in rows], dtype=np.int64)
     found = _vectors(view, rows, dimension) if embedded else None
-    segment = Segment.of(found, chunk_ids, owners, [unpack(row.terms) for row in rows], _metadata(view, document_ids))
+    metadata = _metadata(view, collection, document_ids)
+    segment = Segment.of(found, chunk_ids, owners, [unpack(row.terms) for row in rows], metadata)
     lists = _access_lists(view, document_ids)
     entries = (
         (slot, entry)
@@ -142,9 +143,13 @@ def _vectors(view: ReadView, rows: Sequence[Row[Any]], dimension: int) -> Vector
     return found.astype(np.float32)
 
 
-def _metadata(view: ReadView, document_ids: Collected[int] | None) -> dict[int, dict[str, int]]:
+def _metadata(
+    view: ReadView, collection: Collection | None, document_ids: Collected[int] | None
+) -> dict[int, dict[str, int]]:
     """The sealed metadata of those documents that have any."""
-    sealer = Sealer(view.tenant.keys.purpose(PURPOSE))
+    if collection is None:
+        return {}
+    sealer = Sealer(collection.sealing)
     return {
         document_id: sealer.metadata(metadata)
         for condition in _conditions(documents.c.id, document_ids)

@@ -19,7 +19,7 @@ from indexing.access import SegmentAccess
 from indexing.catalogue import Collection
 from indexing.collection import Scored
 from indexing.engine import Engine
-from indexing.filters import SealedFilter
+from indexing.filters import Filter, SealedFilter, seal
 from indexing.postings import Mask
 from indexing.remote.dense import nearest
 from indexing.segment import Segment
@@ -63,7 +63,7 @@ class ReadableSets:
         self._parts = parts
         self._kept: OrderedDict[str, tuple[ReadablePart, ...]] = OrderedDict()
         self._account: Callable[[int], None] | None = None
-        self._nbytes = 0
+        self._nbytes = _OBJECT_BYTES
         self._lock = threading.Lock()
 
     def accounted(self, account: Callable[[int], None]) -> None:
@@ -142,7 +142,7 @@ class Snapshot:
         return replace(self, epochs=epochs)
 
     def dense(
-        self, domain: PermissionDomain, vector: npt.NDArray[np.float32], k: int, where: SealedFilter | None = None
+        self, domain: PermissionDomain, vector: npt.NDArray[np.float32], k: int, where: Filter | None = None
     ) -> list[Scored]:
         """The `k` readable chunks that `where` describes of highest inner product with `vector` (dimension,), exact.
 
@@ -158,10 +158,11 @@ class Snapshot:
         if not np.isfinite(vector).all():
             raise InvalidInput("the vector is not finite", item="vector")
         question = np.ascontiguousarray(vector, dtype=np.float32)
-        parts = _narrowed(self._readable(domain, k), where)
+        sealed = self._sealed(where)
+        parts = _narrowed(self._readable(domain, k), sealed)
         if self.engine is not None and self.collection is not None:
             return nearest(
-                self.engine, self.collection.physical, question, domain.labels, where, k,
+                self.engine, self.collection.physical, question, domain.labels, sealed, k,
                 readable=sum(part.count for part in parts), is_readable=lambda ids: _among(parts, ids),
             )  # fmt: skip
         found = [
@@ -171,9 +172,7 @@ class Snapshot:
         ]
         return sorted(found, key=_rank)[:k]
 
-    def lexical(
-        self, domain: PermissionDomain, terms: TermVector, k: int, where: SealedFilter | None = None
-    ) -> list[Scored]:
+    def lexical(self, domain: PermissionDomain, terms: TermVector, k: int, where: Filter | None = None) -> list[Scored]:
         """The `k` best readable chunks for `terms` that `where` describes, by BM25; only chunks with one of the terms.
 
         The number of chunks, the document frequencies and the mean length are those of the readable chunks, so
@@ -181,6 +180,7 @@ class Snapshot:
         scores the same under every filter. Raises `StaleDomain`.
         """
         self._require_current(domain)
+        sealed = self._sealed(where)
         parts = self._readable(domain, k)
         total = sum(part.count for part in parts)
         # Where all texts are empty there is no term to match, and any mean will do.
@@ -195,7 +195,7 @@ class Snapshot:
         found = [
             scored
             for part, row_scores in zip(parts, scores, strict=True)
-            for scored in _best(part, row_scores, part.rows if where is None else _described(part, where), k)
+            for scored in _best(part, row_scores, part.rows if sealed is None else _described(part, sealed), k)
         ]  # fmt: skip
         return sorted(found, key=_rank)[:k]
 
@@ -204,6 +204,10 @@ class Snapshot:
         if k < 1:
             raise InvalidInput("at least one passage must be asked for", item="k")
         return () if domain.is_empty else self.readable_sets.of(domain)
+
+    def _sealed(self, where: Filter | None) -> SealedFilter | None:
+        """`where` as the segments and the engine hold metadata; a snapshot without a collection has no rows."""
+        return None if where is None or self.collection is None else seal(where, self.collection.sealing)
 
     def _require_current(self, domain: PermissionDomain) -> None:
         if domain.tenant_id != self.tenant_id or domain.epochs != self.epochs:

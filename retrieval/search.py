@@ -12,6 +12,7 @@ from sqlalchemy import bindparam, select
 
 from indexing.collection import Collections, CollectionSnapshot, EngineDisagrees, Scored
 from indexing.embed import Fingerprint
+from indexing.filters import Filter, matches
 from indexing.terms import term_postings
 from retrieval.fusion import CANDIDATES, dense_weight_for, fuse
 from retrieval.passage import Passage
@@ -39,6 +40,8 @@ _ROWS: Final = (
     .join(documents, documents.c.id == chunks.c.document_id)
     .where(chunks.c.id.in_(bindparam("chunks", expanding=True)))
 )  # fmt: skip
+
+_ROWS_WITH_METADATA: Final = _ROWS.add_columns(documents.c.metadata)
 
 
 class ModelMoved(StaleDomain):
@@ -89,30 +92,27 @@ def search(
     *,
     model: Fingerprint,
     covers: float,
-    filters: object | None = None,
+    where: Filter | None = None,
 ) -> Passages:
-    """The best `top_k` chunks for `query` that `principal` may read.
+    """The best `top_k` chunks for `query` that `principal` may read, of documents that `where` describes.
 
     `vector` (dimension,) is the question's, made by `model`, and `covers` in [0, 1] how far that model knows its
     language.
-    Every row is read in a fresh transaction and checked against the domain of that moment. Where one is gone or
-    unreadable by then, the search starts again under a new scope; after `ATTEMPTS` such rows are dropped.
+    Every row is read in a fresh transaction and checked against the domain of that moment and `where`. Where one is
+    gone or unreadable by then, the search starts again under a new scope; after `ATTEMPTS` such rows are dropped.
     A server engine that holds another state than the scope is asked again under a new one; where the database did not
     move meanwhile, the engine is wrong and is put right first.
     Raises `ModelMoved` where the collection is of another model than the vector, as after a move of the tenant;
-    `Unavailable` where asking the engine again does not help; `InvalidInput`, also for any filter: there is none yet,
-    and none is ever ignored.
+    `Unavailable` where asking the engine again does not help; `InvalidInput`.
     """
-    if filters is not None:
-        raise InvalidInput("filters on metadata are not supported", item="filters", remedy="leave it out")
     if not 1 <= top_k <= MAX_TOP_K:
         raise InvalidInput(f"top_k is from 1 to {MAX_TOP_K}, not {top_k}", item="top_k")
     if scope.domain.user_id != principal.user_id or scope.domain.tenant_id != principal.tenant_id:
         raise InvalidInput("the scope was opened for another principal", item="scope")
     attempt = 1
     while True:
-        scope, ranked, cosines = _rank_now(tenant, principal, scope, query, vector, top_k, mode, model, covers)
-        items = _hydrate(tenant, principal, ranked)
+        scope, ranked, cosines = _rank_now(tenant, principal, scope, query, vector, top_k, mode, model, covers, where)
+        items = _hydrate(tenant, principal, ranked, where)
         lost = len(ranked) - len(items)
         if not lost or attempt == ATTEMPTS:
             break
@@ -138,12 +138,13 @@ def _rank_now(
     mode: SearchMode,
     model: Fingerprint,
     covers: float,
+    where: Filter | None,
 ) -> tuple[Scope, list[Scored], dict[int, float]]:
     """`_rank` under the first scope, from `scope` on, whose state the engine holds too."""
     for _ in range(SCOPES):
         try:
             _require_model(scope, model)
-            return scope, *_rank(scope, query, vector, top_k, mode, covers)
+            return scope, *_rank(scope, query, vector, top_k, mode, covers, where)
         except EngineDisagrees as found:
             before, collections = scope.snapshot.epochs, scope.collections
             scope = open_scope(principal, tenant, collections)
@@ -162,7 +163,13 @@ def _require_model(scope: Scope, model: Fingerprint) -> None:
 
 
 def _rank(
-    scope: Scope, query: str, vector: npt.NDArray[np.float32], top_k: int, mode: SearchMode, covers: float
+    scope: Scope,
+    query: str,
+    vector: npt.NDArray[np.float32],
+    top_k: int,
+    mode: SearchMode,
+    covers: float,
+    where: Filter | None,
 ) -> tuple[list[Scored], dict[int, float]]:
     """The best `top_k` by the fused score, and the cosines of the dense candidates by chunk id."""
     if scope.domain.is_empty:
@@ -171,9 +178,9 @@ def _rank(
     dense: list[Scored] = []
     lexical: list[Scored] = []
     if mode != "lexical":
-        dense = scope.snapshot.dense(scope.domain, vector, wanted)
+        dense = scope.snapshot.dense(scope.domain, vector, wanted, where)
     if mode != "dense":
-        lexical = scope.snapshot.lexical(scope.domain, term_postings(query), wanted)
+        lexical = scope.snapshot.lexical(scope.domain, term_postings(query), wanted, where)
     if mode == "hybrid":
         ranked = [Scored(*fused) for fused in fuse(dense, lexical, dense_weight_for(covers))]
     else:
@@ -181,19 +188,26 @@ def _rank(
     return ranked[:top_k], {found.chunk_id: found.score for found in dense}
 
 
-def _hydrate(tenant: TenantHandle, principal: Principal, ranked: Sequence[Scored]) -> list[Passage]:
+def _hydrate(
+    tenant: TenantHandle, principal: Principal, ranked: Sequence[Scored], where: Filter | None
+) -> list[Passage]:
     """Read the rows of `ranked` that exist and that `principal` may read now, in the same order.
 
     A chunk id is never used again, and a new version has new chunks: a row that is still there is the one that was
-    searched, and belongs to the document's present version.
+    searched, and belongs to the document's present version. What an index knows of metadata are hashes: the values
+    themselves are compared here.
     """
     if not ranked:
         return []
     with tenant.reading() as view:
         domain = permission_domain(principal, view)
-        rows = view.execute(_ROWS, {"chunks": [found.chunk_id for found in ranked]}).all()
+        query = _ROWS if where is None else _ROWS_WITH_METADATA
+        rows = view.execute(query, {"chunks": [found.chunk_id for found in ranked]}).all()
         readable = readable_documents(domain, view, {row.document_id for row in rows})
-    present = {row.id: row for row in rows if row.document_id in readable}
+    present = {
+        row.id: row for row in rows
+        if row.document_id in readable and (where is None or matches(where, row.metadata))
+    }  # fmt: skip
     return [
         Passage(
             document=row.name,

@@ -189,6 +189,7 @@ async def _passages(asking: Asking, vector: AskedVector) -> Passages:
             plan.search_mode,
             model=embedder.fingerprint,
             covers=embedder.covers(plan.query),
+            where=plan.where,
         )
 
     with asking.hop("retrieve"):

@@ -35,6 +35,7 @@ def _vectors_apart(connection: Connection) -> None:
                 model_id=1,
                 state="serving",
                 applied=0,
+                sealing=secrets.token_bytes(32),
                 created=now,
             )
         )

@@ -224,6 +224,7 @@ collections = Table(
     Column("model_id", Integer, ForeignKey("models.id"), nullable=False),
     Column("state", Text, CheckConstraint("state IN ('building', 'serving', 'previous')"), nullable=False),
     Column("applied", Integer, nullable=False),
+    Column("sealing", LargeBinary, nullable=False),
     Column("created", Float, nullable=False),
     sqlite_autoincrement=True,
 )

@@ -3,12 +3,11 @@
 from indexing.filters.columns import Columns
 from indexing.filters.evaluate import matches
 from indexing.filters.reading import parse
-from indexing.filters.sealed import PURPOSE, Bound, OneOf, SealedFilter, Sealer, engine_metadata, seal
+from indexing.filters.sealed import Bound, OneOf, SealedFilter, Sealer, engine_metadata, seal
 from indexing.filters.tree import All, Any, Compare, Filter, Not, canonical
 from tenancy.fields import FieldType
 
 __all__ = [
-    "PURPOSE",
     "All",
     "Any",
     "Bound",

@@ -1,7 +1,7 @@
 """Metadata and filters as whole numbers under typed keys: all that an index or an engine ever sees of them.
 
 A field's key is a keyed hash of its name and a type, so that one field may hold values of several types and each is
-found under its own; text is a keyed hash too. The hash key is the tenant's own (purpose "metadata").
+found under its own; text is a keyed hash too. The key is that of the collection (`Collection.sealing`).
 
 A float is two whole numbers, the high and the low half of its bits in the order of the floats: Qdrant reads decimals
 inexactly (9007199254740991.0 becomes ...990.0), and compares whole numbers over 2^53 as floats.
@@ -25,9 +25,6 @@ Comparison = Literal["lt", "le", "gt", "ge"]
 Part = FieldType | Literal["number, low half"]
 """What stands under a key: the hash of a text from 0 to 2^63 - 1, an integer itself, 0 or 1 for a boolean; of a number
 the high half of its float, from -2^31, and the low half, from 0, of 32 bits each."""
-
-PURPOSE: Final = "metadata"
-"""The purpose of `TenantHandle.keys` whose key seals a tenant's metadata and filters."""
 
 _KINDS: Final[dict[type, tuple[FieldType, ...]]] = {
     str: ("string",), bool: ("boolean",), int: ("integer", "number"), float: ("number",),
@@ -61,7 +58,7 @@ SealedFilter: TypeAlias = Tree[OneOf | Bound]
 
 
 class Sealer:
-    """Seals the metadata and the filters of one tenant. `key` is that of `PURPOSE`; for one thread at a time."""
+    """Seals metadata and filters for one collection, whose `key` (32 bytes) it is; for one thread at a time."""
 
     def __init__(self, key: bytes) -> None:
         self._hash = hashlib.blake2b(digest_size=8, key=key, person=b"sr-metadata")
@@ -141,7 +138,7 @@ class Sealer:
 
 
 def seal(where: Filter, key: bytes) -> SealedFilter:
-    """`where` for the collections and engines of the tenant whose `key` this is (of `PURPOSE`)."""
+    """`where` for the collection whose `key` this is."""
     return Sealer(key).filter(where)
 
 

@@ -111,7 +111,7 @@ class Mover:
                 if current is None or old is None:
                     raise Conflict("the tenant's collections changed meanwhile", item=tenant.name, remedy="try again")
                 behind = engine is not None and current.applied != view.epochs.changes
-                if not behind and not _missing(view, target.model):
+                if not behind and not missing_vectors(view, target.model):
                     return reference(view, old, current)
         raise _too_busy(tenant)
 
@@ -206,7 +206,7 @@ class Mover:
             catch_up(tenant, engine, target, lambda done, of: self.step("copied", done, of))
         except Corrupt:
             with tenant.reading() as view:
-                if not _missing(view, target.model):
+                if not missing_vectors(view, target.model):
                     raise
             return False
         self.step("caught up", 0, 0)
@@ -215,7 +215,7 @@ class Mover:
     def _embed_missing(self, tenant: TenantHandle, model: Model, embedder: Embedder) -> None:
         """Make the missing vectors: each batch is embedded outside of any transaction, and durable when it is done."""
         with tenant.reading() as view:
-            done, of = 0, _missing(view, model)
+            done, of = 0, missing_vectors(view, model)
         after = 0
         while True:
             with tenant.reading() as view:
@@ -245,7 +245,9 @@ class Mover:
                         made = embedder.encode([row.text for row in rows])
                         _store(view, target.model, [row.id for row in rows], made)
                 # The engine may be some changes behind: like at any time, a question brings it up first.
-                if not _missing(view, target.model) and (target.engine == EMBEDDED or current.applied != REBUILD):
+                if not missing_vectors(view, target.model) and (
+                    target.engine == EMBEDDED or current.applied != REBUILD
+                ):
                     set_state(view, old, "previous")
                     set_state(view, current, "serving")
                     view.bump_collection()
@@ -273,7 +275,7 @@ class Mover:
         return gone
 
 
-def _missing(view: ReadView, model: Model) -> int:
+def missing_vectors(view: ReadView, model: Model) -> int:
     """How many chunks have no vector of the model."""
     return int(view.execute(_COUNT_MISSING, {"model": model.id}).scalar_one())
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
@@ -15,19 +17,34 @@ if TYPE_CHECKING:
     from service.control import Control
     from tenancy.control import TenantRecord
 
-app = App(name="tenant", help="Create, list, show, suspend, resume and delete tenants.")
+app = App(name="tenant", help="Create, list, show, suspend, resume, move and delete tenants.")
+app.command("service.cli.contract:app", name="contract", help="Show and change what was agreed with a tenant.")
+app.command("service.cli.move:move", name="move", help="Move a tenant to another engine or embedding model.")
+app.command("service.cli.move:confirm", name="confirm", help="End a move: drop the old collection.")
+app.command("service.cli.move:rollback", name="rollback", help="Go back to the collection of before a move.")
+app.command("service.cli.move:moves", name="moves", help="Show where a tenant's move stands.")
 
 Name = Annotated[str, Parameter(help="1 to 63 of a-z 0-9 . _ -")]
 
 
 @app.command
-def create(name: Name, *, common: Common = DEFAULT) -> None:
+def create(
+    name: Name,
+    *,
+    contract: Annotated[Path | None, Parameter(help="What was agreed (TOML): configs/contracts/example.toml.")] = None,
+    common: Common = DEFAULT,
+) -> None:
     """Create an empty tenant with keys of its own."""
+    from service.engines import require_possible
+    from tenancy.contract import Contract, read_contract
+
+    agreed = Contract() if contract is None else read_contract(contract)
     with opened(common) as control:
+        require_possible(control.settings, name, agreed)
 
         def work(trail: Trail) -> TenantRecord:
-            record = control.tenants.create(name)
-            trail.note(detail={"tenant": record.id})
+            record = control.tenants.create(name, agreed)
+            trail.note(detail={"tenant": record.id, "contract": json.dumps(agreed.stored())})
             return record
 
         show_record(common, _row(audited(control, None, "tenant.create", work)))

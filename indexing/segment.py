@@ -105,6 +105,13 @@ class Segment:
         copied: Vectors = self.index.reconstruct_n(0, self.rows)
         return copied
 
+    def vectors_of(self, rows: Mask) -> Vectors:
+        """A copy of the vectors that `rows` (rows,) marks. Raises `Corrupt` where a server engine holds them."""
+        held = self.vectors()
+        if held is None:
+            raise Corrupt("the vectors are held by a server engine")
+        return held[rows]
+
     def owners(self) -> Ids:
         """The document id of each row, (rows,)."""
         return np.repeat(self.document_ids, np.diff(self.starts))

@@ -20,9 +20,10 @@ from indexing.catalogue import Collection
 from indexing.collection import Scored
 from indexing.engine import Engine
 from indexing.filters import Filter, SealedFilter, seal
+from indexing.gpu import GpuSearch
 from indexing.postings import Mask
 from indexing.remote.dense import nearest
-from indexing.segment import Segment
+from indexing.segment import Segment, Vectors
 from indexing.terms import TermVector
 from tenancy.domain import PermissionDomain
 from tenancy.errors import InvalidInput, StaleDomain
@@ -46,7 +47,7 @@ class Part:
         return int(np.count_nonzero(self.segment.expand(self.access.live())))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class ReadablePart:
     """The readable rows of one part: flags (rows,), how many, and their terms in all."""
 
@@ -54,6 +55,10 @@ class ReadablePart:
     rows: Mask
     count: int
     terms: int
+
+    def gathered(self) -> Vectors:
+        """A copy of the readable vectors, (count, dimension)."""
+        return self.segment.vectors_of(self.rows)
 
 
 class ReadableSets:
@@ -112,7 +117,7 @@ class Snapshot:
 
     `collection` is the record of what is searched, None for a tenant without documents; `dimension` is that of the
     vectors; `nbytes` is estimated memory in bytes, without the readable sets that questions add. `engine` serves the
-    dense leg where it holds the vectors.
+    dense leg where it holds the vectors; `gpu`, if any, searches large readable sets of vectors that are held here.
     """
 
     tenant_id: str
@@ -123,6 +128,7 @@ class Snapshot:
     nbytes: int
     readable_sets: ReadableSets = field(repr=False)
     engine: Engine | None = None
+    gpu: GpuSearch | None = field(default=None, repr=False)
 
     @classmethod
     def of(
@@ -168,7 +174,7 @@ class Snapshot:
         found = [
             Scored(int(part.segment.chunk_ids[row]), score)
             for part in parts
-            for row, score in part.segment.nearest(question, part.rows, part.count, k)
+            for row, score in self._nearest(part, question, k, whole=where is None)
         ]
         return sorted(found, key=_rank)[:k]
 
@@ -198,6 +204,19 @@ class Snapshot:
             for scored in _best(part, row_scores, part.rows if sealed is None else _described(part, sealed), k)
         ]  # fmt: skip
         return sorted(found, key=_rank)[:k]
+
+    def _nearest(self, part: ReadablePart, vector: Vectors, k: int, *, whole: bool) -> list[tuple[int, float]]:
+        """As `Segment.nearest`, on the device where there is one and it pays; only for a `whole` readable set, which
+        is kept, while the rows that a filter describes are gathered for one question.
+        """
+        wanted = min(k + 1, part.count)
+        if self.gpu is not None and whole:
+            found = self.gpu.nearest(part, part.gathered, part.count, vector, wanted)
+            # Where the last one ties with others, only the processor gives them all.
+            if found is not None and (wanted == part.count or found[0][-1] < found[0][k - 1]):
+                rows = np.flatnonzero(part.rows)[found[1]]
+                return list(zip(rows.tolist(), found[0].tolist(), strict=True))
+        return part.segment.nearest(vector, part.rows, part.count, k)
 
     def _readable(self, domain: PermissionDomain, k: int) -> tuple[ReadablePart, ...]:
         """Nothing for an empty domain, whatever else holds: decided before any index is touched."""

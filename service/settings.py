@@ -115,9 +115,14 @@ class EngineSettings(Section, frozen=True):
 
 
 class CollectionSettings(Section, frozen=True):
-    """`budget` is the memory for open collections, in bytes. `engine` serves the tenants whose contract names none."""
+    """`budget` is the memory for open collections, in bytes; a question waits up to `wait_s` seconds for its part.
+
+    `gpu_budget` is the memory on a CUDA device, in bytes. `engine` serves the tenants whose contract names none.
+    """
 
     budget: Positive
+    gpu_budget: Count
+    wait_s: Annotated[float, msgspec.Meta(ge=0)]
     engine: str
     engines: dict[str, EngineSettings]
 

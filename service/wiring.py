@@ -18,6 +18,7 @@ from generation.sglang import SglangGenerator
 from indexing.collections.open import OpenCollections
 from indexing.embedding import Embedders
 from indexing.engines.registry import Engines
+from indexing.gpu import GpuSearch
 from indexing.ingest import Pipeline
 from retrieval.question import AnswerPath, PathSettings
 from service.control import Control, open_control
@@ -46,7 +47,7 @@ class Services:
 
     def forget_deleted(self) -> list[str]:
         """Drop from memory what is left of tenants that were deleted beside this process; returns their ids."""
-        gone = self.control.tenants.forget_deleted()
+        gone = self.control.tenants.forget_deleted(self.path.collections.tenants | self.path.cache.tenants)
         for tenant_id in gone:
             self.path.collections.close(tenant_id)
             self.path.cache.close(tenant_id)
@@ -96,7 +97,15 @@ def _build(settings: Settings, control: Control) -> Services:
 
 
 def open_collections(settings: Settings, embedders: Embedders, engines: Engines) -> OpenCollections:
-    return OpenCollections(lambda view: embedders.of(view).fingerprint, settings.collections.budget, engines)
+    return OpenCollections(
+        lambda view: embedders.of(view).fingerprint,
+        settings.collections.budget,
+        engines,
+        wait_s=settings.collections.wait_s,
+        # The other half of the threads ends what was begun, and so makes room.
+        waiters=settings.workers.threads // 2,
+        gpu=GpuSearch.start(settings.collections.gpu_budget) if settings.collections.gpu_budget else None,
+    )
 
 
 def ingestion(embedders: Embedders, engines: Engines) -> Pipeline:

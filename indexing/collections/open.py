@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
 from indexing import loading
@@ -14,6 +15,7 @@ from indexing.collections.memory import Memory, NoRoom
 from indexing.collections.size import estimate
 from indexing.embed import Fingerprint
 from indexing.engine import Engine
+from indexing.gpu import GpuSearch
 from indexing.model import require_model
 from indexing.remote.engines import RemoteEngines
 from indexing.snapshot import Snapshot
@@ -37,9 +39,10 @@ class OpenCollections:
     """Snapshots of the most recently used tenants within `budget_bytes` of memory.
 
     `model` is the embedding model whose vectors are expected, or says it for each tenant; `engines` are the
-    deployment's servers by name. A snapshot leaves memory when its last search ends, and counts until then. A tenant
-    that does not fit beside what is in use waits up to `wait_s` seconds, `waiters` of them at one time; no more than
-    half of the threads that search should, so that the others can end what they have begun.
+    deployment's servers by name; `gpu` searches large readable sets of the other tenants. A snapshot leaves memory
+    when its last search ends, and counts until then. A tenant that does not fit beside what is in use waits up to
+    `wait_s` seconds, `waiters` of them at one time; no more than half of the threads that search should, so that the
+    others can end what they have begun.
     """
 
     def __init__(
@@ -50,9 +53,11 @@ class OpenCollections:
         *,
         wait_s: float = WAIT_S,
         waiters: int = 4,
+        gpu: GpuSearch | None = None,
     ) -> None:
         self._model = model if callable(model) else lambda _view: model
         self._remote = RemoteEngines(engines or {})
+        self._gpu = gpu
         # Bounded by memory alone; one that is closed and still searched is found again, and not loaded twice.
         self._open: Recent[str, Snapshot] = Recent(sys.maxsize)
         self._memory = Memory(budget_bytes, self._open.drop, wait_s=wait_s, waiters=waiters, setting=BUDGET_SETTING)
@@ -124,6 +129,8 @@ class OpenCollections:
         else:
             current = loading.advance(current, view)
             self._hold(current)
+        if self._gpu is not None and current.engine is None:
+            current = replace(current, gpu=self._gpu)
         self._open.replace(tenant.tenant_id, current)
         return current
 

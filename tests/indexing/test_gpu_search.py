@@ -9,7 +9,10 @@ import faiss
 import numpy as np
 import pytest
 
+from indexing.collections.open import OpenCollections
 from indexing.gpu import MAX_K, GpuSearch
+from tests.support.people import Company
+from tests.support.shelf import FINGERPRINT, Shelf
 
 DIMENSION = 8
 ROWS = np.random.default_rng(3).normal(size=(40, DIMENSION)).astype(np.float32)
@@ -108,3 +111,28 @@ def test_without_gpu_support_there_is_no_search_on_a_device() -> None:
     if hasattr(faiss, "StandardGpuResources"):
         pytest.skip("faiss-gpu is installed: tests/gpu covers it")
     assert GpuSearch.start(1 << 30) is None
+
+
+def test_a_snapshot_gives_the_same_with_a_device(acme: Company) -> None:
+    """The device sees the readable rows alone; ties go to the processor."""
+    shelf = Shelf(acme)
+    ana = acme.principal("ana")
+    for number in range(30):
+        vector = [float(number % 7), float(number), 1.0, 0.0]
+        shelf.put(f"d{number}", "word", vectors=[vector], allow=["tenant"] if number % 3 else ["user:bo"])
+    shelf.put("twin", "word", vectors=[[1.0, 29.0, 1.0, 0.0]], allow=["tenant"])
+    question = [0.0, 1.0, 0.5, 0.0]
+    without = [shelf.dense(ana, question, k) for k in (1, 5, 50)]
+    asked: list[int] = []
+
+    class Device(faiss.IndexFlatIP):
+        def search(self, vectors: Any, k: int) -> Any:
+            asked.append(k)
+            return super().search(vectors, k)
+
+    gpu = GpuSearch(Device, 1 << 20, min_rows=10)
+    asked.clear()
+    shelf.collections = OpenCollections(FINGERPRINT, 2**30, gpu=gpu)
+    assert [shelf.dense(ana, question, k) for k in (1, 5, 50)] == without
+    assert len(asked) == 3
+    assert len(without[2]) == 21

@@ -23,6 +23,7 @@ KEPT = {
     "tenancy/tenant.py": "the handle of one tenant, then the file",
     "tenancy/throttle.py": "network address and key id, before any tenant is known",
     "tenancy/jwks.py": "issuer, before any tenant is known",
+    "indexing/gpu.py": "a readable set of one snapshot of one tenant",
     "audit/logs.py": "tenant id",
     "audit/log.py": "the log of one tenant",
     "audit/subjects.py": "the subject keys of one tenant",

@@ -36,6 +36,16 @@ Query = Annotated[
 TopK = Annotated[int, Meta(ge=1, le=100, description="How many passages.")]
 Mode = Annotated[Literal["dense", "lexical", "hybrid"], Meta(description="Which legs of the search run.")]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
+FILTER: Final = (
+    'A comparison `{"field": NAME, OPERATOR: VALUE}` with `eq`, `ne`, `in` or `exists`, for numbers also `lt`, `le`, '
+    "`gt` and `ge` (several in one: all of them), or `all` or `any` of a list of filters, or `not` of one. The fields "
+    "and their types are those of the tenant's contract. Where a document lacks the field, or holds a value of another "
+    "type, every comparison is false, and `not` of it true."
+)
+FILTERS: Final = [
+    {"field": "year", "ge": 2020, "lt": 2025},
+    {"all": [{"field": "department", "in": ["legal", "hr"]}, {"not": {"field": "draft", "eq": True}}]},
+]
 Labels = Annotated[
     list[Annotated[str, Meta(min_length=1, max_length=300)]],
     Meta(max_length=10_000, description="`user:NAME`, `group:NAME` or `tenant`.", examples=[["group:legal"]]),
@@ -51,14 +61,12 @@ class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class Question(Body, frozen=True):
-    """`filter` is a tree over declared metadata fields; a tenant that declares none refuses every filter."""
+    """`filter` narrows the search to documents by metadata fields that the tenant's contract declares."""
 
     query: Query
     top_k: TopK | None = None
     mode: Mode | None = None
-    filter: Annotated[dict[str, Any], Meta(description="Leave it out: no metadata fields are declared yet.")] | None = (
-        None
-    )
+    filter: Annotated[dict[str, Any], Meta(description=FILTER, examples=FILTERS)] | None = None
 
 
 class RetrieveRequest(Question, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import sys
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -22,6 +22,9 @@ def ask(
     user: Annotated[str, Parameter(name=["--user", "-u"], help="Who asks: only what this user may read is used.")],
     top_k: Annotated[int | None, Parameter(help="Passages to search for, 1 to 100.")] = None,
     template: Annotated[str | None, Parameter(help="The prompt template.")] = None,
+    filter: Annotated[
+        str | None, Parameter(help='Only documents with such metadata, as JSON: {"field": "year", "ge": 2020}.')
+    ] = None,
     cache: Annotated[
         Literal["default", "bypass", "refresh"], Parameter(help="Use remembered answers, leave them, or replace them.")
     ] = "default",
@@ -33,12 +36,18 @@ def ask(
     import msgspec
 
     from service.bodies import AnswerRequest, decode_body
+    from service.problems import Malformed
     from service.routes.answers import AnswerResponse, question_of, whole_answer
     from service.settings import load_settings
     from service.wiring import build
+    from tenancy.errors import InvalidInput
 
-    given = {"query": question, "top_k": top_k, "template": template, "cache": cache}
     # The same checks as over HTTP, in the same place.
+    try:
+        where = None if filter is None else decode_body(filter.encode("utf-8", "surrogatepass"), dict[str, Any])
+    except (InvalidInput, Malformed) as error:
+        raise InvalidInput(f"it is no JSON object: {error.reason}", item="--filter", remedy="see ask --help") from None
+    given = {"query": question, "top_k": top_k, "template": template, "cache": cache, "filter": where}
     body = decode_body(json.dumps(given).encode(), AnswerRequest)
 
     async def run() -> Answer:

@@ -16,7 +16,7 @@ from retrieval.answer import answer
 from retrieval.citations import Citation
 from retrieval.question import Answer, CacheReport, Delta, Question
 from service.auth import principal_of, request_id_of
-from service.bodies import AnswerRequest
+from service.bodies import FILTERS, AnswerRequest
 from service.disconnect import while_connected
 from service.openapi import PROBLEMS
 from service.operation import require_own_tenant
@@ -29,6 +29,7 @@ from tenancy.names import nfc_name
 
 EXAMPLES = [
     Example(summary="A question", value={"query": "How long is the notice period?"}),
+    Example(summary="From some documents", value={"query": "How long is the notice period?", "filter": FILTERS[1]}),
     Example(
         summary="A follow-up, streamed",
         value={
@@ -135,6 +136,7 @@ def question_of(data: AnswerRequest, request_id: str) -> Question:
         request_id=request_id,
         top_k=data.top_k,
         mode=data.mode,
+        filter=data.filter,
         template=data.template,
         model=data.model,
         adapter=data.adapter,

@@ -13,15 +13,18 @@ from retrieval.answer import retrieve
 from retrieval.passage import Passage
 from retrieval.question import Question
 from service.auth import principal_of, request_id_of
+from service.bodies import FILTERS, RetrieveRequest
 from service.bodies import Question as Asked
-from service.bodies import RetrieveRequest
 from service.disconnect import while_connected
 from service.openapi import PROBLEMS
 from service.operation import require_own_tenant
 from service.wiring import Services
 from tenancy.errors import InvalidInput
 
-EXAMPLE = Example(summary="Passages", value={"query": "How long is the notice period?", "top_k": 3})
+EXAMPLES = [
+    Example(summary="Passages", value={"query": "How long is the notice period?", "top_k": 3}),
+    Example(summary="Among some documents", value={"query": "How long is the notice period?", "filter": FILTERS[0]}),
+]
 
 
 class PassageBody(msgspec.Struct, frozen=True):
@@ -58,13 +61,17 @@ class RetrieveResponse(msgspec.Struct, frozen=True):
 def router(services: Services) -> Router:
     @post("/", status_code=200, summary="Find passages", responses=PROBLEMS)
     async def retrieve_passages(
-        request: Request[Any, Any, Any], data: Annotated[RetrieveRequest, Body(examples=[EXAMPLE])]
+        request: Request[Any, Any, Any], data: Annotated[RetrieveRequest, Body(examples=EXAMPLES)]
     ) -> RetrieveResponse:
-        """The best passages for a question, among those that the caller may read; if `top_k` exist, `top_k` come."""
+        """The best passages for a question, among those that the caller may read and that `filter` describes; if
+        `top_k` exist, `top_k` come.
+        """
         principal = principal_of(request)
         await require_own_tenant(services.control, request, data.tenant)
         check_question(data)
-        question = Question(query=data.query, request_id=request_id_of(request), top_k=data.top_k, mode=data.mode)
+        question = Question(
+            query=data.query, request_id=request_id_of(request), top_k=data.top_k, mode=data.mode, filter=data.filter
+        )
         found = await while_connected(request.receive, retrieve(services.path, principal, question))
         return RetrieveResponse(
             passages=[PassageBody.of(passage) for passage in found.passages],
@@ -79,5 +86,3 @@ def check_question(asked: Asked) -> None:
     """What the schema cannot say. Raises `InvalidInput`."""
     if not asked.query.strip():
         raise InvalidInput("the question is empty", item="query")
-    if asked.filter is not None:
-        raise InvalidInput("no filter fields are declared", item="filter", remedy="leave it out")

@@ -26,6 +26,7 @@ from joserfc.jwk import RSAKey
 
 from service.logs import configure_logging
 from service.server import server_config
+from tenancy.contract import Contract
 from tenancy.identity import Role
 from tests.service.house import House
 
@@ -134,6 +135,7 @@ class Bench:
             STRONGROOM_ISSUERS=f"[{issuers}]",
         )
         tenants = self.house.services.control.tenants
+        tenants.create("acme", Contract(metadata={"year": "integer", "price": "number", "dept": "string"}))
         self.keys = {
             "reader": self.house.key("acme", "ana"),
             "ingest": self.house.key("acme", "loader", Role.INGEST),

@@ -176,12 +176,45 @@ QUESTIONS: Final[dict[str, dict[str, Any]]] = {
     "top_k a list": {"top_k": [3]},
     "mode unknown": {"mode": "fuzzy"},
     "mode in capitals": {"mode": "DENSE"},
-    "filter with an unknown operator": {"filter": {"field": "year", "like": 1}},
-    "filter with an unknown field": {"filter": {"field": "nope", "eq": 1}},
-    "filter empty": {"filter": {}},
-    "filter a list": {"filter": []},
-    "filter a string": {"filter": "year = 1; DROP TABLE chunks"},
-    "filter 200 deep": {"filter": json.loads('{"not":' * 200 + "{}" + "}" * 200)},
+}
+GOOD_FILTER: Final[dict[str, Any]] = {"all": [{"field": "year", "ge": 2020}, {"not": {"field": "dept", "eq": "hr"}}]}
+FILTERS: Final[dict[str, Any]] = {
+    "empty": {},
+    "a list": [],
+    "a string": "year = 1; DROP TABLE chunks",
+    "true": True,
+    "all of nothing": {"all": []},
+    "all of an object": {"all": GOOD_FILTER},
+    "not of a list": {"not": [GOOD_FILTER]},
+    "two forms at once": {"any": [GOOD_FILTER], **GOOD_FILTER},
+    "200 deep": json.loads('{"not":' * 200 + "{}" + "}" * 200),
+    "of 1,000 parts": {"any": [GOOD_FILTER] * 250},
+    "unknown field": {"field": "nope", "eq": 1},
+    "a field of every document": {"field": "title", "eq": "notice.md"},
+    "a field in capitals": {"field": "YEAR", "eq": 1},
+    "a field of SQL": {"field": "year) OR (1=1", "eq": 1},
+    "no field": {"eq": 1},
+    "field a number": {"field": 1, "eq": 1},
+    "no operator": {"field": "year"},
+    "unknown operator": {"field": "year", "like": 1},
+    "$operator": {"field": "year", "$gt": 1},
+    "order of text": {"field": "dept", "lt": "m"},
+    "text for an integer": {"field": "year", "eq": "2024"},
+    "2024.0 for an integer": {"field": "year", "eq": 2024.0},
+    "true for an integer": {"field": "year", "eq": True},
+    "null": {"field": "year", "eq": None},
+    "an object": {"field": "year", "eq": {"gt": 1}},
+    "2^53": {"field": "year", "eq": 2**53},
+    "400 digits": {"field": "price", "eq": 10**400},
+    "a number for text": {"field": "dept", "eq": 1},
+    "text of 1,001 characters": {"field": "dept", "eq": "a" * 1_001},
+    "text with a NUL": {"field": "dept", "eq": "a\x00b"},
+    "text with a lone surrogate": {"field": "dept", "eq": "a\ud800b"},
+    "in of text": {"field": "dept", "in": "hr"},
+    "in of nothing": {"field": "dept", "in": []},
+    "in of 201 values": {"field": "year", "in": list(range(201))},
+    "in of two types": {"field": "year", "in": [1, "2"]},
+    "exists 1": {"field": "year", "exists": 1},
 }
 ANSWERS: Final[dict[str, tuple[dict[str, Any], int]]] = {
     "template unknown": ({"template": "nope"}, 404),
@@ -213,6 +246,19 @@ def questions() -> Iterator[Row]:
     for route, label in ((QUESTION, "retrieve"), (ANSWER, "answers")):
         for name, fields in QUESTIONS.items():
             yield row(f"{label}: {name}", route.with_json(**fields), 422, "invalid-input", route)
+        filtered = route.with_json(filter=GOOD_FILTER)
+        for name, wrong in FILTERS.items():
+            yield row(f"{label}: filter {name}", route.with_json(filter=wrong), 422, "invalid-input", filtered)
+        undeclared = route.but(who="foreign")
+        yield row(
+            f"{label}: filter without declared fields", undeclared.with_json(filter=GOOD_FILTER), 422, "invalid-input",
+            undeclared,
+        )  # fmt: skip
+        body = b'{"query": "a", "filter": {"field": "price", "lt": %s}}'
+        yield row(f"{label}: filter NaN", route.but(body=body % b"NaN"), 400, "malformed", filtered)
+        yield row(f"{label}: filter 1e999", route.but(body=body % b"1e999"), 422, "invalid-input", filtered)
+    streamed = ANSWER.with_json(filter={"field": "nope", "eq": 1}, stream=True)
+    yield row("answers: filter refused, streamed", streamed, 422, "invalid-input", ANSWER.with_json(filter=GOOD_FILTER))
     for name, (fields, status) in ANSWERS.items():
         code = {404: "not-found", 422: "invalid-input"}[status]
         yield row(f"answers: {name}", ANSWER.with_json(**fields), status, code, ANSWER)

@@ -57,7 +57,9 @@ def is_passing(error: MilvusException | grpc.RpcError) -> bool:
 
 def _status(error: BaseException | None) -> grpc.StatusCode | None:
     """The transport's own verdict; the client hides it as the cause, or in the place of a code."""
-    while error is not None:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))  # the client raises errors "from" themselves
         if isinstance(error, MilvusException) and isinstance(error.code, grpc.StatusCode):
             return error.code
         if isinstance(error, grpc.RpcError) and callable(getattr(error, "code", None)):

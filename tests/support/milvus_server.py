@@ -17,12 +17,14 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from pathlib import Path
 
 import httpx
 
 _START_SECONDS = 120
 _STOP_SECONDS = 20
+_PORT_SECONDS = 5
 _ETCD_PORTS = (2379, 2380)
 _PR_SET_PDEATHSIG = 1
 
@@ -78,10 +80,13 @@ class MilvusServer:
                 config.set("tls_mode", 1)
                 config.set("server_pem_path", str(self._tls[0]))
                 config.set("server_key_path", str(self._tls[1]))
-            config.resolve()
+            with warnings.catch_warnings():
+                # It looks for free ports with sockets that it leaves to be collected.
+                warnings.simplefilter("ignore", ResourceWarning)
+                config.resolve()
+                metrics, probe = config.resolve_port(9091)
+                probe.close()
             self._port = int(config.get("proxy_port"))
-            metrics, probe = config.resolve_port(9091)
-            probe.close()
             binaries = unpacked / "bin"
             environment = {
                 **os.environ,
@@ -173,13 +178,23 @@ class _machine_lock:
 
 
 def _require_free(*ports: int) -> None:
+    """Waits a moment: a server that dies gives up the lock just before its ports."""
+    until = time.monotonic() + _PORT_SECONDS
     for port in ports:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError as error:
-                raise MilvusNotRunning(f"port {port}, which Milvus needs, is taken on this machine") from error
+        while not _is_free(port):
+            if time.monotonic() > until:
+                raise MilvusNotRunning(f"port {port}, which Milvus needs, is taken on this machine")
+            time.sleep(0.05)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def _die_with_parent() -> None:

@@ -90,6 +90,11 @@ class Collections(Protocol):
         """Put right what a search found wrong at the tenant's engine. Raises `Unavailable`."""
         ...
 
+    @property
+    def tenants(self) -> set[str]:
+        """The ids of tenants of which something is in memory."""
+        ...
+
     def close(self, tenant_id: str) -> None:
         """Forget a tenant. Searches that are running end undisturbed."""
         ...

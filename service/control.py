@@ -17,6 +17,7 @@ from tenancy.errors import InvalidInput, Unavailable
 from tenancy.identity import Authenticator
 from tenancy.jwks import MAX_SET_BYTES
 from tenancy.keys import MasterKey, load_master_key
+from tenancy.pools import raise_limit
 from tenancy.storage import Storage
 from tenancy.throttle import Throttle
 from tenancy.tokens import TokenVerifier
@@ -53,6 +54,7 @@ def open_control(settings: Settings, master: MasterKey | None = None) -> Control
 
 def open_tenants(settings: Settings, master: MasterKey) -> Tenants:
     """The control plane alone, over files or over the server of `database.url`."""
+    raise_limit()
     pools, storage = ConnectionPools(), None
     if settings.database.url:
         storage = _postgres(settings, pools)

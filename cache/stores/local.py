@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Select, bindparam, delete, func, insert, select, true, update
 from sqlalchemy.dialects import sqlite
@@ -30,6 +31,12 @@ from tenancy.errors import Corrupt, InvalidInput, Unavailable
 from tenancy.tenant import TenantHandle
 
 FILE = "cache.sqlite"
+USES: Final = 1_000
+"""Entries of a tenant whose last use waits to be written; an older use is lost, and with it an order of eviction."""
+
+TENANTS: Final = 1_024
+"""Tenants with such uses; the one that served least recently loses them, whatever the others served."""
+
 # Eviction goes this far below the quota, so that a full cache does not evict at every write.
 _HEADROOM = 0.95
 _NAMES = tuple(field.name for field in fields(Entry))
@@ -101,7 +108,7 @@ class LocalStore:
         self.policy = policy or CachePolicy()
         self.clock = clock
         self._indexes = VectorIndexes(memory_bytes)
-        self._used: dict[str, dict[str, float]] = {}
+        self._used: OrderedDict[str, OrderedDict[str, float]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, tenant: TenantHandle, namespace: Namespace, exact: bytes) -> Entry | None:
@@ -159,7 +166,14 @@ class LocalStore:
     def touch(self, tenant: TenantHandle, entry: Entry) -> None:
         """Note that an entry served; written with the next `put`, since a hit should not cost a write."""
         with self._lock:
-            self._used.setdefault(tenant.tenant_id, {})[entry.id] = self.clock()
+            used = self._used.setdefault(tenant.tenant_id, OrderedDict())
+            self._used.move_to_end(tenant.tenant_id)
+            used[entry.id] = self.clock()
+            used.move_to_end(entry.id)
+            if len(used) > USES:
+                used.popitem(last=False)
+            if len(self._used) > TENANTS:
+                self._used.popitem(last=False)
 
     def discard(self, tenant: TenantHandle, entry: Entry) -> None:
         """Remove one entry, for instance a corrupt one."""
@@ -208,8 +222,13 @@ class LocalStore:
     def close(self, tenant_id: str) -> None:
         """Forget what is in memory of a tenant that was closed or deleted."""
         self._indexes.drop(tenant_id)
+        self._take_used(tenant_id)
+
+    @property
+    def tenants(self) -> set[str]:
+        """The ids of tenants of which something is in memory."""
         with self._lock:
-            self._used.pop(tenant_id, None)
+            return self._indexes.tenants | set(self._used)
 
     def _candidates(
         self, connection: Connection, index: VectorIndex, namespace: Namespace, vector: Vector
@@ -252,13 +271,16 @@ class LocalStore:
             _delete(connection, tables.entries.c.seq.in_(doomed[start : start + 500]))
 
     def _flush_use(self, tenant: TenantHandle, connection: Connection) -> None:
-        with self._lock:
-            used = self._used.pop(tenant.tenant_id, {})
+        used = self._take_used(tenant.tenant_id)
         if used:
             connection.execute(
                 update(tables.entries).where(tables.entries.c.id == bindparam("served")).values(used=bindparam("at")),
                 [{"served": entry_id, "at": at} for entry_id, at in used.items()],
             )
+
+    def _take_used(self, tenant_id: str) -> dict[str, float]:
+        with self._lock:
+            return self._used.pop(tenant_id, {})
 
     @contextmanager
     def _reading(self, tenant: TenantHandle) -> Iterator[Connection]:

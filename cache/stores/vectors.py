@@ -118,6 +118,12 @@ class VectorIndexes:
         while self._bytes > self._budget and len(self._indexes) > 1:
             self._bytes -= self._indexes.popitem(last=False)[1].nbytes
 
+    @property
+    def tenants(self) -> set[str]:
+        """The ids of tenants with an index in memory."""
+        with self._lock:
+            return {tenant_id for tenant_id, _ in self._indexes}
+
     def drop(self, tenant_id: str) -> None:
         with self._lock:
             for key in [key for key in self._indexes if key[0] == tenant_id]:

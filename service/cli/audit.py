@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 app = App(name="audit", help="Query and verify the audit log of a tenant.")
 
 OneTenant = Annotated[str | None, Parameter(name=["--tenant", "-t"], help="The tenant's name.")]
+Deleted = Annotated[
+    str | None, Parameter(help="The id of a deleted tenant, whose log is retained; see `tenant certificate`.")
+]
 System = Annotated[bool, Parameter(negative=(), help="The log of what belongs to no tenant, such as failed logins.")]
 
 
@@ -26,6 +29,7 @@ def query(
     *,
     tenant: OneTenant = None,
     system: System = False,
+    deleted: Deleted = None,
     since: str | None = None,
     until: str | None = None,
     actor: str | None = None,
@@ -74,7 +78,7 @@ def query(
     }  # fmt: skip
     rows: list[dict[str, Any]] = []
     with opened(common) as control:
-        principal, log = _log(control, tenant, system)
+        principal, log = _log(control, tenant, system, deleted)
 
         def read(trail: Trail) -> dict[str, Any]:
             page = query_log(log, filters_of(control, principal, log, given), limit=limit, after=after)
@@ -93,7 +97,7 @@ def query(
 
 
 @app.command
-def verify(*, tenant: OneTenant = None, common: Common = DEFAULT) -> int:
+def verify(*, tenant: OneTenant = None, deleted: Deleted = None, common: Common = DEFAULT) -> int:
     """Hash every record again and build the tree anew; without `--tenant`, the system's log and all tenants'.
 
     Intents that a killed process left without an outcome are closed as `aborted` first.
@@ -101,14 +105,18 @@ def verify(*, tenant: OneTenant = None, common: Common = DEFAULT) -> int:
     from audit.verify import verify as verify_log
 
     with opened(common) as control:
-        names = [tenant] if tenant is not None else [None, *(record.name for record in control.tenants.all())]
+        names = (
+            [tenant]
+            if tenant is not None or deleted is not None
+            else [None, *(record.name for record in control.tenants.listed())]
+        )
         rows = []
         for name in names:
-            _, log = _log(control, name, system=name is None)
+            _, log = _log(control, name, name is None and deleted is None, deleted)
             found = verify_log(log, recover=True)
             rows.append(
                 {
-                    "log": name or "system",
+                    "log": name or deleted or "system",
                     "verdict": "ok" if found.finding is None else found.finding.kind,
                     "records": found.size,
                     "root": found.root.hex(),
@@ -129,9 +137,12 @@ _SHOWN = 4
 """Documents of one line of the table."""
 
 
-def _log(control: Control, tenant: str | None, system: bool) -> tuple[Principal | None, AuditLog]:
-    if system == (tenant is not None):
-        raise InvalidInput("name one log", item="audit", remedy="give --tenant NAME or --system")
+def _log(control: Control, tenant: str | None, system: bool, deleted: str | None) -> tuple[Principal | None, AuditLog]:
+    """The log that was asked for. Reading a deleted tenant's is recorded in the system's."""
+    if [tenant is not None, system, deleted is not None].count(True) != 1:
+        raise InvalidInput("name one log", item="audit", remedy="give --tenant NAME, --system or --deleted ID")
+    if deleted is not None:
+        return None, control.logs.of_id(control.tenants.resolve(deleted)[0])
     principal = None if tenant is None else control.authenticator.operator(tenant)
     return principal, control.logs.of(principal)
 

@@ -103,6 +103,24 @@ def show_table(common: Common, rows: Sequence[Mapping[str, Any]], columns: Seque
             print("\t".join(clean(_cell(row.get(column))).replace("\n", " ") for column in columns))
 
 
+def show_pages(common: Common, pages: Iterable[Sequence[Mapping[str, Any]]], columns: Sequence[str]) -> None:
+    """As `show_table`, page by page as they come; JSON is one array."""
+    shown = False
+    if common.as_json:
+        sys.stdout.write("[")
+    for page in pages:
+        if not common.as_json:
+            show_table(common, page, columns)
+        for row in page if common.as_json else ():
+            sys.stdout.write(("\n, " if shown else "") + json.dumps(row, ensure_ascii=False, default=str))
+            shown = True
+        shown = True
+    if common.as_json:
+        print("]")
+    elif not shown:
+        note("nothing found")
+
+
 def show_record(common: Common, record: Mapping[str, Any]) -> None:
     """One record as JSON or as lines "name: value"."""
     if common.as_json:

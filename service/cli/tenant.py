@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from service.cli.console import DEFAULT, Common, audited, iso, note, opened, print_json, show_record, show_table
+from service.cli.console import DEFAULT, Common, audited, iso, note, opened, print_json, show_record
 from tenancy.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ app.command("service.cli.move:move", name="move", help="Move a tenant to another
 app.command("service.cli.move:confirm", name="confirm", help="End a move: drop the old collection.")
 app.command("service.cli.move:rollback", name="rollback", help="Go back to the collection of before a move.")
 app.command("service.cli.move:moves", name="moves", help="Show where a tenant's move stands.")
+app.command("service.cli.listing:list_tenants", name="list", help="Tenants by name, without opening any.")
 
 Name = Annotated[str, Parameter(help="1 to 63 of a-z 0-9 . _ -")]
 
@@ -48,13 +49,6 @@ def create(
             return record
 
         show_record(common, _row(audited(control, None, "tenant.create", work)))
-
-
-@app.command(name="list")
-def list_tenants(*, common: Common = DEFAULT) -> None:
-    """All tenants, without opening any."""
-    with opened(common) as control:
-        show_table(common, [_row(record) for record in control.tenants.all()], ["name", "status", "created", "id"])
 
 
 @app.command

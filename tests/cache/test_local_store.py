@@ -18,6 +18,7 @@ from cache.entry import Entry, new_entry_id, sealed
 from cache.lookup import Hit, Miss
 from cache.policy import CachePolicy
 from cache.store import Stored
+from cache.stores import local
 from cache.stores.local import LocalStore
 from cache.stores.selector import Selector
 from cache.stores.vectors import VectorIndex, VectorIndexes
@@ -189,6 +190,7 @@ def test_another_store_object_sees_writes_and_invalidations_at_once(ana: Desk, h
 OTHER_PROCESS = """
 import sys
 from pathlib import Path
+from cache.stores import local
 from cache.stores.local import LocalStore
 from cache.stores.selector import Selector
 from tenancy.control import Tenants
@@ -330,3 +332,30 @@ def test_an_entry_says_none_for_another_width() -> None:
     )  # fmt: skip
     assert entry.similarity(unit(1.0)) == pytest.approx(1.0)
     assert entry.similarity(np.ones(4, dtype=np.float32)) is None
+
+
+def test_uses_that_wait_to_be_written_are_bounded_and_one_tenants_flood_costs_another_none(
+    acme: Company, globex: Company, handbook: int, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "USES", 3)
+    store = LocalStore(CachePolicy(), clock=clock)
+    ana = Desk(acme, acme.principal("ana"), store)
+    notes = globex.document("notes", allow=["tenant"])
+    gil = Desk(globex, globex.principal("gil"), store)
+    fill(ana, 8, handbook)
+    asked = gil.ask("What is the rule?")
+    assert isinstance(gil.put(asked, gil.answer(notes)), Stored)
+    entry = store.get(globex.handle, asked.namespace, asked.exact)
+    assert entry is not None
+    store.touch(globex.handle, entry)
+    for record in store.inspect(acme.handle):
+        store.touch(acme.handle, replace(entry, id=record.id))
+    assert {tenant: len(used) for tenant, used in store._used.items()} == {
+        globex.handle.tenant_id: 1, acme.handle.tenant_id: 3,
+    }  # fmt: skip
+    assert store.tenants == {acme.handle.tenant_id, globex.handle.tenant_id}
+    monkeypatch.setattr(local, "TENANTS", 1)
+    store.touch(globex.handle, entry)
+    assert store.tenants == {globex.handle.tenant_id}
+    store.close(globex.handle.tenant_id)
+    assert store.tenants == set()

@@ -7,26 +7,28 @@ from collections.abc import Iterator
 
 from tests.layout.scope_rule import parse, product_files
 
-# Attributes that outlive a request, with what separates the tenants in them.
+# Attributes that outlive a request, with what separates the tenants in them, and what bounds them.
 KEPT = {
-    "cache/stores/local.py": "VectorIndexes, below",
-    "cache/stores/vectors.py": "(tenant id, namespace)",
-    "cache/flight.py": "(tenant id, namespace, exact key); futures without content",
-    "indexing/collections/open.py": "tenant id",
-    "indexing/remote/engines.py": "tenant id; times without content",
-    "indexing/snapshot.py": "one snapshot of one tenant, then the domain's fingerprint",
-    "service/loading.py": "tenant id; locks without content",
-    "tenancy/admission.py": "tenant id, then user id",
-    "tenancy/control.py": "tenant id",
-    "tenancy/database.py": "path of one file of one tenant",
-    "tenancy/keys.py": "the key object of one tenant, then the purpose",
-    "tenancy/tenant.py": "the handle of one tenant, then the file",
-    "tenancy/throttle.py": "network address and key id, before any tenant is known",
-    "tenancy/jwks.py": "issuer, before any tenant is known",
+    "cache/stores/local.py": "tenant id, then entry id; times without content, a fixed number of both",
+    "cache/stores/vectors.py": "(tenant id, namespace); a budget of bytes",
+    "cache/flight.py": "(tenant id, namespace, exact key); futures without content, for questions in flight",
+    "indexing/collections/open.py": "tenant id; locks for loads under way (snapshots: tenancy.recent, by bytes)",
+    "indexing/engines/registry.py": "the deployment's engines by name",
+    "indexing/filters/sealed.py": "one tenant's key, then a field's name; lives with one load",
+    "indexing/remote/engines.py": "tenant id; times without content, for a minute",
+    "indexing/snapshot.py": "one snapshot of one tenant, then the domain's fingerprint; a fixed number, in the budget",
     "indexing/gpu.py": "a readable set of one snapshot of one tenant",
-    "audit/logs.py": "tenant id",
-    "audit/log.py": "the log of one tenant",
-    "audit/subjects.py": "the subject keys of one tenant",
+    "service/loading.py": "tenant id; locks without content, for documents that are written",
+    "tenancy/admission.py": "tenant id, then user id; those at rest leave",
+    "tenancy/keys.py": "the key object of one tenant, then the purpose; lives with its handle",
+    "tenancy/pools.py": "path of one file of one tenant; connections within the limit of open files",
+    "tenancy/recent.py": "tenant id (handles, logs, snapshots); a number or a budget, and what is in use",
+    "tenancy/tenant.py": "the handle of one tenant, then the file; lives with the handle",
+    "tenancy/throttle.py": "network address and key id, before any tenant is known; a fixed number",
+    "tenancy/jwks.py": "issuer, before any tenant is known",
+    "audit/log.py": "the log of one tenant; a fixed number of records wait",
+    "audit/marks.py": "log id; numbers, for logs with open intents of the last half minute",
+    "audit/subjects.py": "the subject keys of one tenant; a fixed number, lives with its log",
 }
 _CACHES = {"lru_cache", "cache", "cached_property", "functools.lru_cache", "functools.cache"}
 _TABLES = {"dict", "OrderedDict", "WeakValueDictionary", "defaultdict"}

@@ -78,6 +78,7 @@ def test_tenants_from_creation_to_the_certificate(cli: Run) -> None:
     assert data(cli("tenant", "create", "acme", "--json"))["status"] == "active"
     assert [row["name"] for row in data(cli("tenant", "list", "--json"))] == ["acme"]
     assert cli("tenant", "list")[1].split("\t")[0] == "acme"
+    assert data(cli("tenant", "list", "--after", "acme", "--json")) == []
     assert cli("tenant", "create", "acme")[2].startswith("error: acme: a tenant of this name exists")
     assert data(cli("tenant", "suspend", "acme", "--json"))["status"] == "suspended"
     assert data(cli("tenant", "show", "acme", "--json"))["status"] == "suspended"
@@ -345,3 +346,31 @@ def test_a_light_command_loads_nothing_heavy(tmp_path: Path) -> None:
         [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
     assert found.returncode == 0, found.stderr
+
+
+def test_tenants_are_listed_in_pages_and_streamed(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from service.cli import listing
+    from tenancy import control
+
+    cli("doctor", "--create-master-key")
+    for name in ("a", "b", "c", "d", "e"):
+        assert cli("tenant", "create", name)[0] == 0
+    monkeypatch.setattr(listing, "MOST_LISTED", 2)
+    monkeypatch.setattr(control.Tenants.page, "__defaults__", ("", 2))
+    assert [row["name"] for row in data(cli("tenant", "list", "--json"))] == ["a", "b", "c", "d", "e"]
+    assert [line.split("\t")[0] for line in cli("tenant", "list")[1].splitlines()] == ["a", "b", "c", "d", "e"]
+    page = ("tenant", "list", "--after", "b", "--limit", "2", "--json")
+    assert [row["name"] for row in data(cli(*page))] == ["c", "d"]
+    assert cli("tenant", "list", "--after", "e")[1:] == ("", "note: nothing found\n")
+    assert cli("tenant", "list", "--limit", "0")[0] == 2
+
+
+def test_doctor_says_how_many_tenants_the_limit_of_open_files_permits(
+    acme: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit, state, tenants in ((1_024, "note", 85), (20_000, "ok", 341)):
+        monkeypatch.setattr("service.diagnosis.raise_limit", lambda limit=limit: limit)
+        found = {row["check"]: row for row in json.loads(acme("doctor", "--json")[1])}["descriptors"]
+        assert (found["state"], f"{limit} open files" in found["finding"]) == (state, True)
+        assert f"{tenants} tenants" in found["finding"]
+        assert (found["remedy"] is None) == (state == "ok")

@@ -14,6 +14,7 @@ from service import openapi, problems
 from service.auth import Authentication, request_id_of
 from service.bodies import StrictRequest
 from service.edge import Edge
+from service.engine_check import EngineWatch
 from service.routes import answers, audit, cache, documents, health, models, retrieve
 from service.wiring import Services
 from tenancy.errors import InvalidInput, StrongroomError
@@ -41,7 +42,7 @@ def create_app(services: Services) -> Edge:
     v1 = Router("/v1", route_handlers=routers, middleware=[authenticated])
     return Edge(
         Litestar(
-            route_handlers=[v1, health.router(control, services.workers)],
+            route_handlers=[v1, health.router(control, services.workers, EngineWatch(services.engines))],
             request_class=StrictRequest,
             request_max_body_size=services.settings.server.max_body,
             exception_handlers={Exception: _problem},

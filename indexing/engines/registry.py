@@ -84,6 +84,11 @@ class Engines(Mapping[str, Engine]):
             )
         return self[name]
 
+    def needed(self) -> list[Engine]:
+        """The engines that were connected because a tenant needed them."""
+        with self._lock:
+            return list(self._connected.values())
+
     def close(self) -> None:
         """Close what was connected."""
         with self._lock:

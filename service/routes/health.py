@@ -6,6 +6,7 @@ import msgspec
 from litestar import Router, get
 
 from service.control import Control
+from service.engine_check import EngineWatch
 from tenancy.workers import Workers
 
 
@@ -13,17 +14,27 @@ class Health(msgspec.Struct, frozen=True):
     status: str
 
 
-def router(control: Control, workers: Workers) -> Router:
+class Readiness(msgspec.Struct, frozen=True):
+    """`engines_away`: vector engines that do not answer; the tenants of the others are served."""
+
+    status: str
+    engines_away: int
+
+
+def router(control: Control, workers: Workers, engines: EngineWatch) -> Router:
     @get("/live", summary="The process runs")
     async def live() -> Health:
         """Answers as long as the process does."""
         return Health("ok")
 
     @get("/ready", summary="Questions can be answered")
-    async def ready() -> Health:
-        """Reads the control plane and the system's audit log; 503 where one is out of reach."""
+    async def ready() -> Readiness:
+        """Reads the control plane and the system's audit log; 503 where one is out of reach. An engine that is away is
+        counted: only the tenants that it holds cannot be answered.
+        """
         await workers.run(control.tenants.ping)
         await workers.run(lambda: control.logs.of(None).head())
-        return Health("ok")
+        away = await workers.run(engines.away)
+        return Readiness("degraded" if away else "ok", away)
 
     return Router("/healthz", route_handlers=[live, ready], tags=["health"], security=[{}])

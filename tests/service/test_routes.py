@@ -109,7 +109,8 @@ def test_every_response_carries_the_security_headers(shared: House) -> None:
 
 
 def test_readiness_fails_where_the_control_plane_is_away(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tenancy.control import Tenants
+    from tenancy.contract import Contract
+from tenancy.control import Tenants
     from tenancy.errors import Unavailable
 
     assert house.get("/healthz/ready").json() == {"status": "ok", "engines_away": 0}
@@ -144,6 +145,8 @@ def test_the_openapi_document_describes_every_route_with_problems_and_examples(s
 
 def test_every_example_of_the_openapi_document_works(shared: House) -> None:
     key, tried = shared.key("acme", "ana", *Role), 0
+    declared = Contract(metadata={"year": "integer", "department": "string", "draft": "boolean"})
+    shared.services.control.tenants.set_contract("acme", declared)
     for path, methods in shared.get("/schema/openapi.json").json()["paths"].items():
         for method, operation in methods.items():
             body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})

@@ -22,6 +22,7 @@ import msgspec
 from sqlalchemy import MetaData
 
 from service.control import master_key, open_tenants
+from service.engine_check import examine_engines
 from service.settings import MASTER_KEY_VARIABLE, Settings, known_keys
 from tenancy.database import ConnectionPools, Database
 from tenancy.errors import Conflict, StrongroomError
@@ -59,7 +60,7 @@ def examine(settings: Settings) -> list[Finding]:
         ("engines", _engines),
         ("generator", _generator),
     ]
-    return [_guarded(name, check, settings) for name, check in checks]
+    return [*(_guarded(name, check, settings) for name, check in checks), *_server_engines(settings)]
 
 
 def create_key(settings: Settings) -> Path:
@@ -237,6 +238,14 @@ def _engines(_settings: Settings) -> Finding:
         found = "both faiss-cpu and faiss-gpu are installed" if faiss else "faiss is not installed"
         return Finding("engines", "wrong", found, "install exactly one: pip install 'strongroom[cpu]'")
     return Finding("engines", "ok", ", ".join(f"{name} {version}" for name, version in present.items()))
+
+
+def _server_engines(settings: Settings) -> list[Finding]:
+    try:
+        found = examine_engines(settings)
+    except StrongroomError as error:
+        return [Finding("engines", "wrong", str(StrongroomError(error.reason, item=error.item)), error.remedy)]
+    return [Finding(f"engine {one.engine}", one.state, one.finding, one.remedy) for one in found]
 
 
 def _generator(settings: Settings) -> Finding:

@@ -202,17 +202,23 @@ def test_foreign_principals_and_scopes_are_refused(library: Library, globex: Com
     assert found(library.search(ana, scope=scope)) == ["a.txt"]
 
 
-def test_a_filter_is_refused_and_not_ignored(library: Library) -> None:
+def test_what_cannot_be_searched_is_refused(library: Library) -> None:
     ana = library.company.principal("ana")
     library.put("a.txt", "annual leave", "tenant")
-    vector = EMBEDDER.encode_query(QUESTION)
-    with pytest.raises(InvalidInput, match="filters"):
-        search(library.company.handle, ana, library.scope(ana), QUESTION, vector, 5, model=MODEL, covers=1.0, filters={"all": []})
     for top_k in (0, -1, 1001):
         with pytest.raises(InvalidInput, match="top_k"):
             library.search(ana, top_k=top_k)
     with pytest.raises(InvalidInput, match="vector"):
-        search(library.company.handle, ana, library.scope(ana), "q", np.zeros(3, dtype=np.float32), 5, model=MODEL, covers=1.0)
+        search(
+            library.company.handle,
+            ana,
+            library.scope(ana),
+            "q",
+            np.zeros(3, dtype=np.float32),
+            5,
+            model=MODEL,
+            covers=1.0,
+        )
     assert len(library.search(ana, top_k=1000).items) == 1
 
 

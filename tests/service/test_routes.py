@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from litestar.routes import HTTPRoute
 
+from tenancy.contract import Contract
 from tenancy.identity import Role
 from tests.service.house import House, problem
 
@@ -109,8 +110,7 @@ def test_every_response_carries_the_security_headers(shared: House) -> None:
 
 
 def test_readiness_fails_where_the_control_plane_is_away(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tenancy.contract import Contract
-from tenancy.control import Tenants
+    from tenancy.control import Tenants
     from tenancy.errors import Unavailable
 
     assert house.get("/healthz/ready").json() == {"status": "ok", "engines_away": 0}

@@ -60,6 +60,10 @@ class AuditLogs:
         except NotFound:
             return self.of(None)
 
+    def of_id(self, tenant_id: str) -> AuditLog:
+        """The log of a tenant by its id, also of a deleted one: it is retained. Raises `NotFound`."""
+        return self._logs.get(tenant_id) or self._open(self._tenants.audit_files_of(tenant_id))
+
     def forget(self, tenant_id: str) -> None:
         """Write what waits and close one log; the next use opens it again."""
         log = self._logs.pop(tenant_id)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,11 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from service.backup import back_up
 from service.cli import run
 from service.control import open_control
 from service.settings import load_settings
-from tenancy import adoption, schema
+from tenancy import adoption, directory, schema
 from tenancy.storage import DATA_FILE
 
 Run = Callable[..., tuple[int, str, str]]
@@ -303,3 +306,104 @@ def test_no_server_takes_a_restored_state_for_one_that_it_holds(here: Node) -> N
         assert physical[0].isdisjoint(physical[1])
         assert set(new.execute(select(schema.collections.c.applied)).scalars()) == {-1}
     control.close()
+
+
+def test_a_backup_beside_an_ingestion_is_of_one_moment(here: Node) -> None:
+    control = open_control(load_settings(environment=here.environment))
+    handle = control.tenants.open(control.authenticator.operator("acme"))
+    done, made = threading.Event(), threading.Event()
+
+    def loads() -> None:
+        number = 0
+        while not done.is_set():
+            # Two in one transaction: a backup has both or none.
+            with handle.writing() as view:
+                directory.ensure_user(view, f"pair{number}a", 0.0)
+                directory.ensure_user(view, f"pair{number}b", 0.0)
+            number += 1
+            made.set()
+
+    writer = threading.Thread(target=loads)
+    writer.start()
+    made.wait()
+    try:
+        for number in range(5):
+            back_up(control, "acme", here.folder / f"b{number}")
+    finally:
+        done.set()
+        writer.join()
+    control.close()
+    counts = [here.data("restore", here.folder / f"b{number}", "--as", f"copy{number}")["users"] for number in range(5)]
+    assert all(count % 2 == 0 for count in counts)
+    assert counts == sorted(counts)
+    assert counts[0] >= 4
+
+
+def test_the_export_is_complete_and_says_so(here: Node) -> None:
+    import pyarrow.parquet as pq
+
+    target = here.folder / "export"
+    counts = here.data("export", target, "--tenant", "acme")
+    assert {name: counts[name] for name in ("documents", "chunks", "users", "groups", "vectors")} == {
+        "documents": 2, "chunks": 2, "users": 2, "groups": 1, "vectors": 2,
+    }  # fmt: skip
+
+    def lines(name: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (target / name).read_text().splitlines()]
+
+    documents, chunks = lines("documents.jsonl"), lines("chunks.jsonl")
+    assert {one["name"]: (one["allow"], one["deny"]) for one in documents} == {
+        "notice.md": (["group:staff"], []), "salaries.md": (["user:ana", "user:bo"], []),
+    }  # fmt: skip
+    assert {one["text"] for one in chunks} == {HANDBOOK, SALARIES}
+    assert {one["document"] for one in chunks} == {"notice.md", "salaries.md"}
+    assert lines("groups.jsonl") == [{"name": "staff", "members": ["user:ana", "user:bo"]}]
+    table = pq.read_table(target / "vectors.parquet").to_pydict()
+    assert table["chunk_id"] == [one["id"] for one in chunks]
+    assert {len(vector) for vector in table["vector"]} == {256}
+    manifest = json.loads((target / "manifest.json").read_text())
+    assert set(manifest["files"]) | {"manifest.json"} == {path.name for path in target.iterdir()}
+    for name, said in manifest["files"].items():
+        content = (target / name).read_bytes()
+        assert (len(content), hashlib.sha256(content).hexdigest()) == (said["bytes"], said["sha256"])
+    assert "there already" in here.fails("export", target, "--tenant", "acme")
+
+
+def test_an_export_without_pyarrow_says_what_is_missing(here: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.export.importlib.util.find_spec", lambda _: None)
+    assert "strongroom[parquet]" in here.fails("export", here.folder / "e", "--tenant", "acme")
+    assert not (here.folder / "e").exists()
+    assert here.data("export", here.folder / "e", "--tenant", "acme", "--no-vectors")["documents"] == 2
+    assert not (here.folder / "e/vectors.parquet").exists()
+
+
+def test_an_export_that_fails_leaves_no_folder(here: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("service.export._manifest", fails)
+    assert here("export", here.folder / "e", "--tenant", "acme")[0] == 130
+    assert [path.name for path in here.folder.iterdir() if "partial" in path.name or path.name == "e"] == []
+
+
+def test_a_tenants_key_is_changed_and_its_certificate_and_log_outlive_it(here: Node) -> None:
+    assert here.data("tenant", "rotate-key", "acme") == {"name": "acme", "generation": 2}
+    assert here.cited("ana", NOTICE) == ["notice.md"]
+    here.done("backup", here.folder / "b", "--tenant", "acme")
+    assert here.data("restore", here.folder / "b", "--as", "copy")["documents"] == 2
+    public = here.data("doctor", "--public-key")["public_key"]
+    tenant_id = here.tenant_id()
+    certificate = json.loads(here.done("tenant", "delete", "acme", "--yes"))
+    assert certificate["public_key"] == public
+    assert json.loads(here.done("tenant", "certificate", "acme")) == certificate
+    assert json.loads(here.done("tenant", "certificate", tenant_id)) == certificate
+    assert "was deleted" in here.fails("tenant", "certificate", "globex")
+    events = here.data("audit", "query", "--deleted", tenant_id, "--limit", "1000")["events"]
+    assert {"ingest", "answer", "tenant.rotate_key", "tenant.delete"} <= {event["action"] for event in events}
+    (verdict,) = here.data("audit", "verify", "--deleted", tenant_id)
+    assert (verdict["log"], verdict["verdict"]) == (tenant_id, "ok")
+    assert verdict["records"] >= certificate["audit_log"]["size"]
+    assert "--deleted" in here.fails("audit", "query")
+    assert "no such tenant" in here.fails("audit", "query", "--deleted", "t_none")
+    seen = here.data("audit", "query", "--system")["events"]
+    assert "audit.query" in {event["action"] for event in seen}

@@ -19,6 +19,7 @@ from retrieval.plan import Plan, composite_identity
 from retrieval.question import Answer, AnswerPath, CacheReport, coarse_age
 from tenancy.domain import permission_domain
 from tenancy.identity import Principal
+from tenancy.pauses import reached
 from tenancy.tenant import Epochs, TenantHandle
 
 UNCERTIFIED: Final = "uncertified"
@@ -42,6 +43,7 @@ def look_up_exact(
     path: AnswerPath, embedder: Embedder, principal: Principal, tenant: TenantHandle, plan: Plan
 ) -> tuple[Asked, Hit | Miss]:
     """Fix namespace and key in one read transaction, and look for the same question in it."""
+    reached("cache")
     with tenant.reading() as view:
         domain = permission_domain(principal, view)
         asked = ask(
@@ -53,7 +55,9 @@ def look_up_exact(
             mode=plan.cache_mode,
             follow_up=plan.conversation is not None,
         )
-        return asked, exact(domain, view, path.cache, asked)
+        found = exact(domain, view, path.cache, asked)
+    reached("cache-checked")
+    return asked, found
 
 
 def look_up_semantic(
@@ -111,6 +115,7 @@ def remember(
     vector: npt.NDArray[np.float32] | None,
 ) -> Stored | NotStored:
     """Offer a finished answer to the cache."""
+    reached("store")
     payload = canonical_payload(
         msgspec.to_builtins(_Payload(answer.text, answer.citations, answer.finish, answer.model))
     )

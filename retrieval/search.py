@@ -19,6 +19,7 @@ from retrieval.passage import Passage
 from tenancy.domain import PermissionDomain, permission_domain, readable_documents
 from tenancy.errors import InvalidInput, StaleDomain, Unavailable
 from tenancy.identity import Principal
+from tenancy.pauses import reached
 from tenancy.schema import chunks, documents
 from tenancy.tenant import TenantHandle
 
@@ -112,7 +113,9 @@ def search(
     attempt = 1
     while True:
         scope, ranked, cosines = _rank_now(tenant, principal, scope, query, vector, top_k, mode, model, covers, where)
+        reached("searched")
         items = _hydrate(tenant, principal, ranked, where)
+        reached("hydrated")
         lost = len(ranked) - len(items)
         if not lost or attempt == ATTEMPTS:
             break

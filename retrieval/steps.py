@@ -42,6 +42,7 @@ from tenancy.errors import Unavailable
 from tenancy.identity import Principal
 from tenancy.keys import keyed_hash
 from tenancy.metering import HopTokens, Meter
+from tenancy.pauses import reached
 from tenancy.tenant import TenantHandle
 
 Vector = npt.NDArray[np.float32]
@@ -178,6 +179,7 @@ async def _passages(asking: Asking, vector: AskedVector) -> Passages:
     path, plan, embedder = asking.path, asking.plan, vector.embedder
 
     def found() -> Passages:
+        reached("scope")
         scope = open_scope(asking.principal, asking.tenant, path.collections)
         return search(
             asking.tenant,
@@ -357,11 +359,14 @@ async def _require_readable(asking: Asking, context: Context) -> None:
     """Raise `Revoked` unless every source is still there, in the same version, and readable."""
 
     def readable() -> bool:
+        reached("recheck")
         # Suspension and deletion end a stream as well: opening the tenant raises.
         tenant = asking.path.tenants.open(asking.principal)
         versions = {source.passage.document_id: source.passage.version for source in context.sources}
         with tenant.reading() as view:
-            return readable_documents(permission_domain(asking.principal, view), view, versions) == versions
+            unchanged = readable_documents(permission_domain(asking.principal, view), view, versions) == versions
+        reached("rechecked")
+        return unchanged
 
     if not await asking.path.workers.run(readable):
         asking.trail.conclude("revoked", "source")

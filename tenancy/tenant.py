@@ -16,6 +16,7 @@ from tenancy import ledger, migrations, schema
 from tenancy.contract import Contract, stored_contract
 from tenancy.database import ConnectionPools, Database, Migration, Retired
 from tenancy.keys import TenantKeys, derive
+from tenancy.pauses import reached
 from tenancy.registry import FIRST, Registry, named
 from tenancy.storage import DATA_FILE, AnyDatabase, Place, Storage
 
@@ -206,6 +207,8 @@ class TenantHandle:
             view = WriteView(self, self._begun(stack, lambda data: data.writing()))
             yield view
             view.settle()
+            reached("commit")
+        reached("committed")
 
     @property
     def data(self) -> AnyDatabase:

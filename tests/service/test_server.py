@@ -42,12 +42,14 @@ def command(environment: dict[str, str], *words: str) -> subprocess.CompletedPro
 
 
 @contextmanager
-def serving(environment: dict[str, str], log: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def serving(
+    environment: dict[str, str], log: Path, limit_s: float = 60.0
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     with log.open("w") as errors:
         process = subprocess.Popen(
             [STRONGROOM, "serve", "--port", "0"], env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
         )
-    watchdog = threading.Timer(60, process.kill)
+    watchdog = threading.Timer(limit_s, process.kill)
     watchdog.start()
     try:
         assert process.stdout is not None

@@ -14,34 +14,21 @@ from tests.conformance.place import Place
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "column" not in metafunc.fixturenames:
         return
-    servers_only = any(mark.name == "server" for mark in metafunc.definition.iter_markers())
-    names = [name for name, column in COLUMNS.items() if column.connect is not None or not servers_only]
-    metafunc.parametrize("column", names, indirect=True)
+    servers_only = metafunc.definition.get_closest_marker("server") is not None
+    chosen = [column for column in COLUMNS.values() if column.connect is not None or not servers_only]
+    metafunc.parametrize("column", [pytest.param(one.name, marks=_marks(one)) for one in chosen], indirect=True)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """An optional column whose server does not run is left out; any other says why it was skipped."""
-    left_out = []
-    for item in items:
-        column = COLUMNS.get(item.callspec.params.get("column", "")) if hasattr(item, "callspec") else None
-        if column is None:
-            continue
-        if column.postgres:
-            item.add_marker(pytest.mark.slow)
-        if (reason := column.missing()) is None:
-            continue
-        if column.optional:
-            left_out.append(item)
-        else:
-            item.add_marker(pytest.mark.skip(reason=reason))
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+def _marks(column: Column) -> list[pytest.MarkDecorator]:
+    return [getattr(pytest.mark, name) for name in column.marks]
 
 
 @pytest.fixture
 def column(request: pytest.FixtureRequest) -> Column:
-    return COLUMNS[request.param]
+    found = COLUMNS[request.param]
+    if (reason := found.missing()) is not None:
+        pytest.skip(reason)
+    return found
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import select
 
-from indexing.catalogue import Collection, serving
+from indexing.catalogue import Collection, all_collections, serving
 from indexing.engine import Engine
 from indexing.filters import Filter
 from indexing.remote.comparison import Comparison, compare
@@ -129,6 +129,14 @@ class Place:
             return list(view.execute(select(chunks.c.id).order_by(chunks.c.id)).scalars())
 
     def close(self) -> None:
+        for engine in self.engines.values():
+            engine.back()
+            # A server that several tests share keeps nothing of them.
+            for company in (self.acme, self.globex):
+                with company.handle.reading() as view:
+                    found = all_collections(view)
+                for collection in found:
+                    engine.drop(collection.physical)
         self.disconnect()
         self.tenants.close()
 

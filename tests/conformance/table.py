@@ -59,7 +59,8 @@ def _place(nodeid: str) -> tuple[str, str]:
 
 def main(arguments: list[str]) -> int:
     results = Results()
-    code = pytest.main(["-q", "-p", "no:cacheprovider", SUITE, *arguments], plugins=[results])
+    everywhere = ["-m", "milvus or not milvus"]
+    code = pytest.main(["-q", "-p", "no:cacheprovider", *everywhere, SUITE, *arguments], plugins=[results])
     table = Table("behaviour", *COLUMNS, title="conformance")
     summary: dict[str, dict[str, int]] = {column: {"passed": 0, "red": 0} for column in COLUMNS}
     for behaviour in results.cells:

@@ -57,6 +57,10 @@ test-milvus: $(STAMP) ## what needs a real Milvus server; one at a time on a mac
 	  $(BIN)/pip install -q -c constraints.txt -e ".[$(FAISS),dev,milvus-server]"
 	$(BIN)/pytest -q -m milvus
 
+.PHONY: conformance
+conformance: $(STAMP) ## what every vector engine does alike, as a table; with a Milvus server where there is one
+	$(BIN)/python -m tests.conformance.table
+
 .PHONY: check
 check: $(STAMP) ## format, lint, types, imports
 	$(BIN)/ruff format --check .

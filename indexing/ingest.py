@@ -23,9 +23,10 @@ from indexing.catalogue import EMBEDDED
 from indexing.chunk import CHUNKER_REVISION, Chunk, Chunking, chunk
 from indexing.documents import Content, Stored
 from indexing.embed import Embedder
+from indexing.filters import misfits
 from indexing.model import claim_model, claim_pipeline, current_since, require_model
 from indexing.origin import API, Origin
-from indexing.outcome import Outcome, Status, failed
+from indexing.outcome import METADATA_TYPE, Outcome, Status, failed
 from indexing.parse import Parsed, ParseFailure, parse
 from indexing.parse.model import MAX_TITLE, Scalar
 from indexing.terms import TERMS_REVISION, pack, term_postings
@@ -165,6 +166,7 @@ def prepare(tenant: TenantHandle, pipeline: Pipeline, source: Source) -> list[Pr
     name = nfc_name(source.name, "document", limit=MAX_DOCUMENT_NAME)
     if source.title is not None:
         source = replace(source, title=nfc_name(source.title, "title", limit=MAX_TITLE))
+    source = replace(source, metadata=_named(source.metadata))
     version = _version(source.data)
     with tenant.reading() as view:
         if pipeline.embedder_of is None:
@@ -309,8 +311,21 @@ def _is_current(stored: Stored, version: str, source: Source, since: int | None)
         and stored.first_chunk > since
         and (source.media_type is None or source.media_type.partition(";")[0].strip().lower() == stored.media_type)
         and source.title in {None, stored.title}
-        and source.metadata.items() <= stored.metadata.items()
+        and all(_same(stored.metadata.get(name), value) for name, value in source.metadata.items())
     )
+
+
+def _same(stored: object, given: object) -> bool:
+    """Equal and of one type: 1, 1.0 and true are three values to a filter."""
+    return type(stored) is type(given) and stored == given
+
+
+def _named(metadata: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """`metadata` with names in NFC. Raises `InvalidInput` for what is no name, and for one name twice."""
+    named = {nfc_name(name, "metadata"): value for name, value in metadata.items()}
+    if len(named) < len(metadata):
+        raise InvalidInput("two metadata names are one in Unicode's normal form", item="metadata")
+    return named
 
 
 def _relist(name: str, stored: Stored, origin: Origin, wanted: Wanted) -> Relist | Outcome:
@@ -347,12 +362,14 @@ def _write_access(view: WriteView, item: Relist, now: float) -> Outcome:
 
 def _write_content(view: WriteView, item: Embedded, present: Stored | None, model_id: int, now: float) -> Outcome:
     draft, parsed = item.draft, item.draft.parsed
+    mistyped = misfits(parsed.metadata, view.tenant.contract.metadata)
+    warnings = (*parsed.warnings, *(f"{METADATA_TYPE}:{name}" for name in mistyped))
     content = Content(
         version=draft.version,
         title=draft.title,
         media_type=parsed.media_type,
         metadata=parsed.metadata,
-        warnings=parsed.warnings,
+        warnings=warnings,
         chunks=draft.chunks,
         terms=draft.terms,
         vectors=item.vectors,
@@ -364,4 +381,4 @@ def _write_content(view: WriteView, item: Embedded, present: Stored | None, mode
         access = draft.wanted.over(present.access)
         documents.replace(view, present.id, draft.name, content, draft.origin, access, now)
     status = Status.ADDED if present is None else Status.UPDATED
-    return Outcome(draft.name, status, len(draft.chunks), parsed.warnings)
+    return Outcome(draft.name, status, len(draft.chunks), warnings)

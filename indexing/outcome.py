@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from tenancy.errors import StrongroomError
+
+METADATA_TYPE: Final = "metadata_type"
+"""Followed by ":" and a name: the field is declared with another type, and filters do not find the document by it."""
 
 
 class Status(StrEnum):

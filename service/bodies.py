@@ -36,6 +36,10 @@ Query = Annotated[
 TopK = Annotated[int, Meta(ge=1, le=100, description="How many passages.")]
 Mode = Annotated[Literal["dense", "lexical", "hybrid"], Meta(description="Which legs of the search run.")]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
+METADATA: Final = (
+    "Values to keep with it. Where a field that the contract declares holds a value of another type, the outcome warns "
+    "with `metadata_type:` and its name, and filters do not find the document by it."
+)
 FILTER: Final = (
     'A comparison `{"field": NAME, OPERATOR: VALUE}` with `eq`, `ne`, `in` or `exists`, for numbers also `lt`, `le`, '
     "`gt` and `ge` (several in one: all of them), or `all` or `any` of a list of filters, or `not` of one. The fields "
@@ -110,7 +114,7 @@ class DocumentBody(Body, frozen=True):
         Annotated[str, Meta(max_length=200, description="What the file is.", examples=["text/markdown"])] | None
     ) = None
     title: Annotated[str, Meta(min_length=1, max_length=500, description="Instead of the file's own.")] | None = None
-    metadata: Annotated[dict[str, str | int | float | bool], Meta(description="Values to keep with it.")] = {}
+    metadata: Annotated[dict[str, str | int | float | bool], Meta(description=METADATA)] = {}
     allow: Labels | None = None
     deny: Labels | None = None
 

@@ -2,7 +2,7 @@
 
 from indexing.filters.columns import Columns
 from indexing.filters.evaluate import matches
-from indexing.filters.reading import parse
+from indexing.filters.reading import misfits, parse
 from indexing.filters.sealed import Bound, OneOf, SealedFilter, Sealer, engine_metadata, seal
 from indexing.filters.tree import All, Any, Compare, Filter, Not, canonical
 from tenancy.fields import FieldType
@@ -22,6 +22,7 @@ __all__ = [
     "canonical",
     "engine_metadata",
     "matches",
+    "misfits",
     "parse",
     "seal",
 ]

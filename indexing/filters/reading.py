@@ -162,6 +162,11 @@ def value_of(data: object, kind: FieldType) -> Value | None:
     return number if math.isfinite(number) else None
 
 
+def misfits(metadata: Mapping[str, object], fields: Mapping[str, FieldType]) -> list[str]:
+    """The declared fields in which a document holds a value of another type, by name: no filter finds it there."""
+    return sorted(name for name, kind in fields.items() if name in metadata and value_of(metadata[name], kind) is None)
+
+
 def _deeper(where: str, depth: int) -> int:
     if depth == MAX_DEPTH:
         raise _refusal(f"the filter is nested over {MAX_DEPTH} deep", where, "write it flatter")

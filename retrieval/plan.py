@@ -20,6 +20,7 @@ from retrieval.search import SearchMode
 from tenancy.admission import Estimate
 from tenancy.domain import PermissionDomain
 from tenancy.errors import NotFound
+from tenancy.identity import Principal
 from tenancy.tenant import TenantHandle
 
 RESPONSE_CONTRACT = "answer-1"
@@ -40,6 +41,23 @@ class Plan:
     history: tuple[Turn, ...]
     conversation: str | None
     estimate: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The tenant of a question, the embedding model of its collection, and what is to be done."""
+
+    tenant: TenantHandle
+    embedder: Embedder
+    plan: Plan
+
+
+def open_plan(path: AnswerPath, principal: Principal, question: Question) -> Opened:
+    """Raises `TenantSuspended`, `NotFound`, `ModelMismatch`, `InvalidInput`."""
+    tenant = path.tenants.open(principal)
+    plan = make_plan(path, tenant, question)
+    with tenant.reading() as view:
+        return Opened(tenant, path.embedders.of(view), plan)
 
 
 def make_plan(path: AnswerPath, tenant: TenantHandle, question: Question) -> Plan:

@@ -23,7 +23,7 @@ from indexing.filters import canonical
 from retrieval.abstain import Evidence, not_found, weigh
 from retrieval.citations import verify
 from retrieval.context import Context, assemble
-from retrieval.plan import Plan, make_plan
+from retrieval.plan import Opened, Plan, open_plan
 from retrieval.question import Answer, AnswerPath, CacheReport, Delta, Done, Question, Revoked
 from retrieval.remembered import (
     cited_in,
@@ -48,15 +48,6 @@ from tenancy.tenant import TenantHandle
 Vector = npt.NDArray[np.float32]
 
 _COVERED = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """The tenant of a question, the embedding model of its collection, and what is to be done."""
-
-    tenant: TenantHandle
-    embedder: Embedder
-    plan: Plan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,14 +94,7 @@ def note_filter(trail: Trail, plan: Plan) -> None:
 
 async def opened(path: AnswerPath, principal: Principal, question: Question) -> Opened:
     """Refuses a suspended tenant, and what this deployment does not have, before anything is spent."""
-
-    def work() -> Opened:
-        tenant = path.tenants.open(principal)
-        plan = make_plan(path, tenant, question)
-        with tenant.reading() as view:
-            return Opened(tenant, path.embedders.of(view), plan)
-
-    return await path.workers.run(work)
+    return await path.workers.run(open_plan, path, principal, question)
 
 
 async def exact_hit(asking: Asking) -> tuple[Asked, Hit | Miss]:

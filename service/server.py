@@ -19,6 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from service.app import create_app
 from service.connection import Connection
 from service.control import Control
+from service.deletion import sweep_collections
 from service.logs import configure_logging
 from service.settings import ServerSettings, Settings
 from service.wiring import ServerLock, Services, build
@@ -85,6 +86,7 @@ async def _forget_deleted(services: Services) -> None:
             await services.workers.run(services.forget_deleted)
             # Where several servers run, one of the others may have ended in the meantime.
             await services.workers.run(_tidy, services.control)
+            await services.workers.run(sweep_collections, services.control, services.engines)
         except (StrongroomError, SQLAlchemyError) as error:
             _log.error("deleted tenants may still be in memory", error=type(error).__name__)
 

@@ -27,7 +27,7 @@ from indexing.catalogue import EMBEDDED
 from indexing.chunk import Chunk
 from indexing.collections.open import OpenCollections
 from indexing.documents import Content
-from indexing.embed import EmbeddingSettings, load_embedder
+from indexing.embed import Embedder, EmbeddingSettings, load_embedder
 from indexing.ingest import Pipeline
 from indexing.model import claim_model, claim_pipeline
 from indexing.origin import API
@@ -51,14 +51,15 @@ def build(folder: Path, passages: Sequence[str], count: int) -> float:
     """Write `count` tenants; returns the milliseconds of one. Their users' keys lie in keys.json."""
     tenants = Tenants(folder / "data", MASTER)
     authenticator = Authenticator(tenants)
-    contents = _contents(passages)
+    contents = contents_of(passages)
+    embedder = load_embedder(EmbeddingSettings(model=MODEL))
     keys = {}
     begun = time.perf_counter()
     for number in range(count):
         name = f"tenant-{number:04d}"
         tenants.create(name)
         keys[name] = tenants.create_key(name, "ana", [Role.READER]).text
-        _fill(tenants.open(authenticator.operator(name)), contents)
+        fill(tenants.open(authenticator.operator(name)), contents, embedder)
     taken = time.perf_counter() - begun
     tenants.close()
     (folder / "keys.json").write_text(json.dumps(keys))
@@ -101,10 +102,10 @@ def measure(folder: Path) -> dict[str, Any]:
     # What the first of all pays once in a process (compiled statements, imports) is no tenant's share.
     opened(principals[0], "cold_open")
     times["cold_open"].clear()
-    before = _resident()
+    before = resident()
     for principal in principals[1:]:
         opened(principal, "cold_open")
-    after = _resident()
+    after = resident()
     for principal in principals:
         opened(principal, "warm_open")
     tenants.close()
@@ -119,8 +120,8 @@ def measure(folder: Path) -> dict[str, Any]:
     }
 
 
-def _fill(tenant: TenantHandle, contents: Sequence[Content]) -> None:
-    embedder = load_embedder(EmbeddingSettings(model=MODEL))
+def fill(tenant: TenantHandle, contents: Sequence[Content], embedder: Embedder) -> None:
+    """Write `contents` in one transaction, for everybody of the tenant to read."""
     with tenant.writing() as view:
         model_id = claim_model(view, embedder.spec, embedder.fingerprint, EMBEDDED, time.time()).model.id
         claim_pipeline(view, Pipeline(embedder).revision)
@@ -129,7 +130,7 @@ def _fill(tenant: TenantHandle, contents: Sequence[Content]) -> None:
             documents.add(view, f"document-{number}", content, API, AccessList.of(["tenant"]), time.time())
 
 
-def _contents(passages: Sequence[str]) -> list[Content]:
+def contents_of(passages: Sequence[str]) -> list[Content]:
     """The same 20 documents for every tenant: what is shared on disk is shared nowhere in memory."""
     vectors = np.random.default_rng(7).normal(size=(CHUNKS, DIMENSION)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -153,7 +154,7 @@ def _contents(passages: Sequence[str]) -> list[Content]:
     return contents
 
 
-def _resident() -> int:
+def resident() -> int:
     """Bytes of this process in memory (`man 5 proc`, statm)."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])

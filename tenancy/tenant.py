@@ -57,6 +57,11 @@ class ReadView:
     def execute(self, statement: Executable, parameters: Any = None) -> CursorResult[*tuple[Any, ...]]:
         return self._connection.execute(statement, parameters)
 
+    def shrink(self) -> None:
+        """Give back the memory of pages that were read once and are not needed soon: after reading everything."""
+        if self._connection.dialect.name == "sqlite":
+            self._connection.exec_driver_sql("PRAGMA shrink_memory")
+
 
 class WriteView(ReadView):
     """One write transaction of one tenant. Epochs move in the same transaction as what they announce."""

@@ -126,6 +126,7 @@ class OpenCollections:
             with self._memory.reserved(tenant.tenant_id, size.peak, size.kept):
                 current = loading.load(view, collection, model.dimension, engine)
                 self._hold(current)
+            view.shrink()
         else:
             current = loading.advance(current, view)
             self._hold(current)

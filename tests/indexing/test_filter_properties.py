@@ -1,7 +1,8 @@
 """Any filter over any values finds the same documents everywhere, and never one that may not be read.
 
 The oracle reads the request's JSON in plain Python. Columns are what FAISS searches under; Qdrant is its client's
-local mode and its own engine in process (`qdrant-edge-py`), both through the compiled filter.
+local mode and its own engine in process (`qdrant-edge-py`), both through the compiled filter; for a Milvus server see
+`tests/milvus`.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from hypothesis import strategies as st
 from indexing.engine import Engine, Point
 from indexing.engines.qdrant import QdrantEngine
 from indexing.filters import Columns, Sealer, engine_metadata, matches, parse, seal
+from indexing.terms import term_postings
 from tests.support.filter_trees import FIELDS, documents, oracle, trees
 from tests.support.qdrant_edge import edge_engine
+from tests.support.shelf import Shelf, fresh_company
 
 KEY = bytes(range(32))
 DOCUMENTS = documents(160)
@@ -77,6 +80,41 @@ def test_plain_evaluation_and_columns_find_what_the_oracle_finds() -> None:
 
     run()
     assert seen["some"] > 200, seen
+
+
+@pytest.mark.slow
+def test_a_snapshot_finds_in_both_legs_what_the_oracle_finds_among_what_may_be_read() -> None:
+    seen: Counter[str] = Counter()
+    names = {1: "user:ana", 2: "user:bo", 3: "tenant"}
+    with fresh_company() as company:
+        shelf = Shelf(company)
+        principals = {frozenset({1, 3}): company.principal("ana"), frozenset({2, 3}): company.principal("bo")}
+        owner: dict[int, int] = {}
+        for number, metadata in enumerate(DOCUMENTS):
+            allow, deny = ([names[label] for label in side] for side in access(number))
+            found = shelf.put(f"d{number}", *["word"] * (1 + number % 3), allow=allow, deny=deny, metadata=metadata)
+            owner |= dict.fromkeys(found, number)
+            if number % 50 == 0:
+                shelf.scope(next(iter(principals.values())))
+        scopes = {held: shelf.scope(principal) for held, principal in principals.items()}
+        assert len(scopes[frozenset({1, 3})][1].parts) > 1
+        vector, terms = np.ones(4, dtype=np.float32), term_postings("word")
+
+        @settings(max_examples=300, deadline=None)
+        @given(tree=trees, held=st.sampled_from(sorted(scopes, key=sorted)))
+        def run(tree: dict[str, Any], held: frozenset[int]) -> None:
+            where = parse(tree, FIELDS)
+            domain, snapshot = scopes[held]
+            expected = wanted(tree) & readable(held)
+            chunks = {chunk for chunk, number in owner.items() if number in expected}
+            for leg in (snapshot.dense(domain, vector, 1000, where), snapshot.lexical(domain, terms, 1000, where)):
+                assert {scored.chunk_id for scored in leg} == chunks
+                assert len(leg) == len(chunks)
+            assert len(snapshot.dense(domain, vector, 3, where)) == min(3, len(chunks))
+            seen["some" if 0 < len(expected) < len(readable(held)) else "none or every one"] += 1
+
+        run()
+    assert seen["some"] > 100, seen
 
 
 @pytest.fixture(params=["local", "edge"], scope="module")

@@ -80,6 +80,16 @@ def test_a_filter_narrows_what_is_found_and_opens_nothing(path: Path, bo: Princi
     assert found(path, acme.principal("ann", groups=["board"]), NEW, mode=mode) == ["board.txt", "new.txt"]
 
 
+@pytest.mark.parametrize("mode", ["dense", "lexical", "hybrid"])
+def test_better_rows_outside_the_filter_take_no_place(path: Path, acme: Company, bo: Principal, mode: str) -> None:
+    for number in range(120):
+        put(path, acme, f"near-{number}.txt", ASKED, "tenant", year=2000 + number % 20)
+    passages = path.retrieve(bo, ASKED, filter=NEW, mode=mode, top_k=1)
+    assert [passage.document for passage in passages.passages] == ["new.txt"]
+    events = [decode(event.payload) for event in query_log(path.logs.of(bo), Filters(), limit=10).events]
+    assert {event.withheld for event in events} == {0}
+
+
 def test_answers_rest_on_filtered_documents_alone(path: Path, bo: Principal) -> None:
     for where, text, document in ((NEW, "three months", "new.txt"), (OLD, "six weeks", "old.txt")):
         answered = path.ask(bo, ASKED, filter=where)

@@ -13,7 +13,7 @@ from indexing.catalogue import EMBEDDED
 from indexing.embedding import require_model_allowed
 from indexing.engine import Engine
 from indexing.engines.registry import Engines
-from indexing.engines.transport import checked_address, read_key
+from indexing.engines.transport import authorities, checked_address, read_key
 from indexing.remote.engines import RemoteEngines
 from service.settings import CollectionSettings, EngineSettings, Settings
 from tenancy.contract import Contract
@@ -23,7 +23,7 @@ from tenancy.tenant import TenantHandle
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _SECTION: Final = "collections.engines"
 _PACKAGES: Final = {"qdrant": "qdrant_client", "milvus": "pymilvus"}
-_MILVUS_ALONE: Final = ("database", "ca_file")
+_MILVUS_ALONE: Final = ("database",)
 
 
 def build_engines(settings: CollectionSettings) -> Engines:
@@ -91,6 +91,7 @@ def _check(name: str, engine: EngineSettings) -> None:
         if engine.kind != "milvus" and getattr(engine, key):
             reason = f"an engine of kind {engine.kind} has no {key}"
             raise InvalidInput(reason, item=f"{item}.{key}", remedy="remove it")
+    authorities(_path(engine.ca_file), engine=name)
     key_file = read_key(_path(engine.api_key_file), engine=name)
     checked_address(engine.url, engine=name, authenticated=key_file is not None, plaintext=engine.plaintext)
 
@@ -131,6 +132,7 @@ def _connected(name: str, engine: EngineSettings) -> Engine:
             name,
             engine.url,
             api_key_file=_path(engine.api_key_file),
+            ca_file=_path(engine.ca_file),
             plaintext=engine.plaintext,
             timeout=engine.timeout_s,
             concurrency=engine.concurrency,

@@ -21,7 +21,7 @@ from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
 from indexing.engine import Hit, Point
 from indexing.engines.loop import EngineLoop
-from indexing.engines.transport import checked_address, read_key
+from indexing.engines.transport import authorities, checked_address, read_key
 from tenancy.errors import NotFound, Unavailable
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ EXACT_BELOW: Final = 50_000
 EF: Final = 512
 """Candidates that a search of the graph keeps."""
 
+TIMEOUT_SECONDS: Final = 10.0
 BATCH_BYTES: Final = 4 << 20
 SCROLL_POINTS: Final = 10_000
 _ATTEMPTS: Final = 3
@@ -62,7 +63,7 @@ class QdrantEngine:
         name: str,
         connect: Callable[[], AsyncQdrantClient],
         *,
-        timeout: float = 10.0,
+        timeout: float = TIMEOUT_SECONDS,
         exact_below: int = EXACT_BELOW,
         ef: int = EF,
         batch_bytes: int = BATCH_BYTES,
@@ -84,21 +85,39 @@ class QdrantEngine:
 
     @classmethod
     def server(
-        cls, name: str, url: str, *, api_key_file: Path | None = None, plaintext: bool = False, **options: Any
+        cls,
+        name: str,
+        url: str,
+        *,
+        api_key_file: Path | None = None,
+        ca_file: Path | None = None,
+        plaintext: bool = False,
+        **options: Any,
     ) -> QdrantEngine:
-        """The engine at `url`; nothing is sent yet. Raises `InvalidInput` for an address that is not protected."""
+        """The engine at `url`; nothing is sent yet. `ca_file` (PEM) signs its certificate where nobody public does.
+
+        Raises `InvalidInput` for an address that is not protected, and for files that cannot be used.
+        """
         key = read_key(api_key_file, engine=name)
         address = checked_address(url, engine=name, authenticated=key is not None, plaintext=plaintext)
-        seconds = math.ceil(float(options.get("timeout", 10.0)))
+        trusted = authorities(ca_file, engine=name)
         # Without a port the client would choose 6333, also where the address means its scheme's own.
         port = None if re.search(r":\d+/?$", address) else (443 if address.startswith("https") else 80)
-        return cls(
-            name,
-            lambda: AsyncQdrantClient(
-                url=address, port=port, api_key=key, timeout=seconds, check_compatibility=False
-            ),
-            **options,
-        )  # fmt: skip
+
+        def connect() -> AsyncQdrantClient:
+            return AsyncQdrantClient(
+                url=address,
+                port=port,
+                # As a header: with `api_key` the client warns of what `plaintext` has permitted.
+                headers={} if key is None else {"api-key": key},
+                timeout=math.ceil(float(options.get("timeout", TIMEOUT_SECONDS))),
+                check_compatibility=False,
+                verify=trusted,
+                # A proxy of the environment would see every vector.
+                trust_env=False,
+            )
+
+        return cls(name, connect, **options)
 
     @classmethod
     def local(cls, name: str, path: Path | None = None, **options: Any) -> QdrantEngine:

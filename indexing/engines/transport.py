@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import ssl
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -57,6 +58,17 @@ def read_key(path: Path | None, *, engine: str) -> str | None:
     if not key or len(key) > MAX_KEY_BYTES or len(key.split()) != 1:
         raise InvalidInput("the engine's key file must hold one key and nothing else", item=item)
     return key
+
+
+def authorities(path: Path | None, *, engine: str) -> ssl.SSLContext:
+    """Who may sign the server's certificate: the PEM file at `path`, or the public ones. Raises `InvalidInput`."""
+    try:
+        return ssl.create_default_context(cafile=None if path is None else str(path))
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidInput(
+            "the engine's file of authorities cannot be read, or is no PEM file",
+            item=f"collections.engines.{engine}.ca_file",
+        ) from error
 
 
 def is_loopback(host: str) -> bool:

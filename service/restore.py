@@ -71,6 +71,10 @@ def restore_tenant(control: Control, path: Path, wish: Wish) -> dict[str, Any]:
     `InvalidInput`, `Corrupt`, `SchemaTooNew`. Whatever it raises, nothing has changed.
     """
     tenants = control.tenants
+    if tenants.storage.shared:
+        raise Conflict(
+            "the tenants lie in a database server", item="restore", remedy="restore into a data directory of files"
+        )
     unlock = Unlock(tenants.archive_key, wish.key)
     with staging(tenants.data_dir) as folder, ExitStack() as stack:
         manifest = _extract(path, unlock, folder)

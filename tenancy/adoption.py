@@ -174,7 +174,9 @@ def revive(tenant: Connection, origin: Mapping[str, Any], now: float) -> None:
         tenant.execute(
             update(schema.collections)
             .where(schema.collections.c.id == collection_id)
-            .values(physical=f"c_{secrets.token_hex(16)}", applied=-1, created=now)
+            .values(
+                physical=f"c_{secrets.token_hex(16)}", applied=-1, sealing=secrets.token_bytes(KEY_BYTES), created=now
+            )
         )
     tenant.execute(delete(schema.meta).where(schema.meta.c.key == "restored"))
     tenant.execute(insert(schema.meta).values(key="restored", value=dict(origin)))

@@ -81,6 +81,9 @@ app.command(
     help="Load and refresh a tenant's documents, with their access lists.",
 )
 app.command(
+    "service.cli.document:app", name="document", group=_DOCUMENTS, help="List, show and delete a tenant's documents."
+)
+app.command(
     "service.cli.cache:app",
     name="cache",
     group=_EVIDENCE,

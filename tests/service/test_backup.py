@@ -407,3 +407,23 @@ def test_a_tenants_key_is_changed_and_its_certificate_and_log_outlive_it(here: N
     assert "no such tenant" in here.fails("audit", "query", "--deleted", "t_none")
     seen = here.data("audit", "query", "--system")["events"]
     assert "audit.query" in {event["action"] for event in seen}
+
+
+def test_a_document_deleted_by_command_is_gone_from_answers_files_and_backups(here: Node) -> None:
+    here.done("backup", here.folder / "b", "--tenant", "acme")
+    listed = here.data("document", "list", "--tenant", "acme")
+    assert [row["name"] for row in listed] == ["notice.md", "salaries.md"]
+    assert [row["name"] for row in here.data("document", "list", "--tenant", "acme", "--after", "notice.md")] == [
+        "salaries.md"
+    ]
+    shown = here.data("document", "show", "salaries.md", "--tenant", "acme")
+    assert (shown["allow"], shown["chunks"]) == (["user:ana", "user:bo"], 1)
+    assert SALARIES not in json.dumps(shown)
+    assert here.data("document", "delete", "salaries.md", "--tenant", "acme") == {"deleted": ["salaries.md"]}
+    assert here.cited("ana", SALARY) == []
+    assert "no such document" in here.fails("document", "show", "salaries.md", "--tenant", "acme")
+    assert "no such document" in here.fails("document", "delete", "salaries.md", "--tenant", "acme")
+    assert here.data("restore", here.folder / "b", "--as", "copy")["withdrawn_again"] == {"document": 1}
+    assert [row["name"] for row in here.data("document", "list", "--tenant", "copy")] == ["notice.md"]
+    events = here.data("audit", "query", "--tenant", "acme", "--document", "salaries.md")["events"]
+    assert {"document.delete", "document.show"} <= {event["action"] for event in events}

@@ -55,7 +55,8 @@ test-fast: $(STAMP) ## the suite without what takes more than seconds
 test-milvus: $(STAMP) ## what needs a real Milvus server; one at a time on a machine
 	@$(BIN)/python -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('milvus') is None)" || \
 	  $(BIN)/pip install -q -c constraints.txt -e ".[$(FAISS),dev,milvus-server]"
-	$(BIN)/pytest -q -m milvus
+	$(BIN)/pytest -q -m milvus tests/milvus
+	$(BIN)/pytest -q -m milvus --ignore=tests/milvus
 
 .PHONY: conformance
 conformance: $(STAMP) ## what every vector engine does alike, as a table; with a Milvus server where there is one

@@ -25,8 +25,12 @@ import httpx
 _START_SECONDS = 120
 _STOP_SECONDS = 20
 _PORT_SECONDS = 5
+_SESSION_SECONDS = 15
 _ETCD_PORTS = (2379, 2380)
 _PR_SET_PDEATHSIG = 1
+
+
+_running: set[MilvusServer] = set()
 
 
 class MilvusNotRunning(RuntimeError):
@@ -54,6 +58,7 @@ class MilvusServer:
         self._tls = tls
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
+        self._environment: dict[str, str] = {}
 
     @property
     def url(self) -> str:
@@ -68,44 +73,52 @@ class MilvusServer:
 
     def start(self) -> None:
         """Returns when it is healthy. Waits for another server on this machine. Raises `MilvusNotRunning`."""
-        import milvus
-
-        with _machine_lock() as lock:
+        if _running:
+            raise MilvusNotRunning("this process runs one already, and a machine has one at a time")
+        with _MachineLock() as lock:
             _require_free(*_ETCD_PORTS)
-            unpacked = Path(sys.prefix) / "share" / f"milvus-{milvus.__version__}"
-            milvus._initialize_data_files(str(unpacked))
-            config = milvus.MilvusServerConfig(data_dir=str(self._folder))
-            config.set("authorization_enabled", self._authenticated)
-            if self._tls is not None:
-                config.set("tls_mode", 1)
-                config.set("server_pem_path", str(self._tls[0]))
-                config.set("server_key_path", str(self._tls[1]))
-            with warnings.catch_warnings():
-                # It looks for free ports with sockets that it leaves to be collected.
-                warnings.simplefilter("ignore", ResourceWarning)
-                config.resolve()
-                metrics, probe = config.resolve_port(9091)
-                probe.close()
-            self._port = int(config.get("proxy_port"))
-            binaries = unpacked / "bin"
-            environment = {
-                **os.environ,
-                "DEPLOY_MODE": "STANDALONE",
-                "METRICS_PORT": str(metrics),
-                "MILVUS_RUN_DIR": str(self._folder / "run"),
-                "LD_LIBRARY_PATH": f"{binaries}:{os.environ.get('LD_LIBRARY_PATH', '')}",
-            }
+            if not self._environment:
+                self._environment = self._configured()
             with self._log.open("ab") as output:
                 self._process = subprocess.Popen(
-                    [str(binaries / "milvus"), "run", "standalone"],
-                    cwd=self._folder, env=environment, stdout=output, stderr=subprocess.STDOUT,
+                    [str(_unpacked() / "bin" / "milvus"), "run", "standalone"],
+                    cwd=self._folder, env=self._environment, stdout=output, stderr=subprocess.STDOUT,
                     pass_fds=[lock.fileno()], preexec_fn=_die_with_parent,
                 )  # fmt: skip
+            _running.add(self)
         try:
-            self._await_health(metrics)
+            self._await_health(int(self._environment["METRICS_PORT"]))
         except BaseException:
             self.kill()
             raise
+
+    def _configured(self) -> dict[str, str]:
+        """Writes the settings, with free ports, once: a second start must be found where the first one was."""
+        import milvus
+
+        milvus._initialize_data_files(str(_unpacked()))
+        config = milvus.MilvusServerConfig(data_dir=str(self._folder))
+        config.set("authorization_enabled", self._authenticated)
+        # The next server waits so long for one that was killed; one that is paused for longer ends itself.
+        config.set("common.session.ttl", _SESSION_SECONDS)
+        if self._tls is not None:
+            config.set("tls_mode", 1)
+            config.set("server_pem_path", str(self._tls[0]))
+            config.set("server_key_path", str(self._tls[1]))
+        with warnings.catch_warnings():
+            # It looks for free ports with sockets that it leaves to be collected.
+            warnings.simplefilter("ignore", ResourceWarning)
+            config.resolve()
+            metrics, probe = config.resolve_port(9091)
+            probe.close()
+        self._port = int(config.get("proxy_port"))
+        return {
+            **os.environ,
+            "DEPLOY_MODE": "STANDALONE",
+            "METRICS_PORT": str(metrics),
+            "MILVUS_RUN_DIR": str(self._folder / "run"),
+            "LD_LIBRARY_PATH": f"{_unpacked() / 'bin'}:{os.environ.get('LD_LIBRARY_PATH', '')}",
+        }
 
     def stop(self) -> None:
         """As an operator stops it; kills it where it takes longer than that should."""
@@ -130,6 +143,7 @@ class MilvusServer:
 
     def _end(self, how: signal.Signals) -> None:
         process, self._process = self._process, None
+        _running.discard(self)
         if process is None:
             return
         process.send_signal(how)
@@ -161,10 +175,10 @@ class MilvusServer:
         return "\n".join(line[:300] for line in lines[-30:])
 
 
-class _machine_lock:
+class _MachineLock:
     """The right to run a server, taken over by the process that inherits the descriptor."""
 
-    def __enter__(self) -> _machine_lock:
+    def __enter__(self) -> _MachineLock:
         path = Path(tempfile.gettempdir()) / f"strongroom-milvus-{os.getuid()}.lock"
         self._file = path.open("w")
         fcntl.flock(self._file, fcntl.LOCK_EX)
@@ -175,6 +189,12 @@ class _machine_lock:
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
+
+
+def _unpacked() -> Path:
+    import milvus
+
+    return Path(sys.prefix) / "share" / f"milvus-{milvus.__version__}"
 
 
 def _require_free(*ports: int) -> None:

@@ -65,13 +65,20 @@ def catch_up(
         return _acknowledged(tenant, current, newest)
 
 
-def repair(tenant: TenantHandle, engine: Engine, collection: Collection, chunk_ids: Sequence[int]) -> None:
+def repair(
+    tenant: TenantHandle,
+    engine: Engine,
+    collection: Collection,
+    chunk_ids: Sequence[int],
+    *,
+    patience_s: float = EXCLUSIVE_S,
+) -> None:
     """Put right what a search showed to be wrong: `chunk_ids` came back to somebody who may not read them.
 
     Those that no longer exist are removed, the documents of the others written again. With no ids something was
     missing, nobody knows what: the collection is built anew, in place. Raises as `catch_up`.
     """
-    with tenant.exclusive(LOCK):
+    with tenant.exclusive(LOCK, patience_s):
         with tenant.reading() as view:
             current = find(view, collection.id)
             if current is None:
@@ -87,7 +94,7 @@ def repair(tenant: TenantHandle, engine: Engine, collection: Collection, chunk_i
         except NotFound:
             pass
         require_rebuild(tenant, current)
-    catch_up(tenant, engine, collection)
+    catch_up(tenant, engine, collection, patience_s=patience_s)
 
 
 def require_rebuild(tenant: TenantHandle, collection: Collection) -> None:

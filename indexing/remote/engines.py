@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from indexing.catalogue import Collection, find, serving
 from indexing.collection import EngineDisagrees
@@ -15,11 +15,22 @@ from indexing.remote.catching_up import catch_up, repair, require_rebuild
 from tenancy.errors import StaleDomain, Unavailable
 from tenancy.tenant import ReadView, TenantHandle
 
-QUESTION_PATIENCE_S: Final = 2.0
-"""How long a question waits for somebody else who is bringing the engine up to date."""
+QUESTION_PATIENCE_S: Final = 10.0
+"""How long a question waits for somebody else who is bringing the engine up to date, as ingestion does."""
 
 REPAIR_PAUSE_S: Final = 60.0
-"""How long a tenant's collection is left alone after a repair that a question started."""
+"""How long a tenant's collection is left alone after a repair that a question started; doubled each time it was not
+enough, up to `REPAIR_PAUSE_LIMIT_S`: a repair may mean building everything anew."""
+
+REPAIR_PAUSE_LIMIT_S: Final = 3600.0
+_REPAIRING: Final = "repair"
+
+
+class _Repair(NamedTuple):
+    """When a collection was repaired, and for how long it is left alone since, in seconds."""
+
+    at: float
+    pause: float
 
 
 class RemoteEngines:
@@ -28,7 +39,7 @@ class RemoteEngines:
     def __init__(self, engines: Mapping[str, Engine], clock: Callable[[], float] = time.monotonic) -> None:
         self._engines = engines if isinstance(engines, Engines) else Engines.connected(engines)
         self._clock = clock
-        self._repaired: dict[str, float] = {}
+        self._repaired: dict[str, _Repair] = {}
         self._lock = threading.Lock()
 
     def of(self, tenant: TenantHandle, collection: Collection | None) -> Engine | None:
@@ -64,26 +75,35 @@ class RemoteEngines:
             ) from error
 
     def repair(self, tenant: TenantHandle, found: EngineDisagrees) -> None:
-        """See `indexing.collection.Collections.repair`. Not more often than every `REPAIR_PAUSE_S`, lost or not."""
+        """See `indexing.collection.Collections.repair`. What somebody else repaired meanwhile is not repaired again."""
+        noticed = self._clock()
         with tenant.reading() as view:
             collection = serving(view)
         engine = self.of(tenant, collection)
         if engine is None or collection is None or collection.physical != found.item:
             return
-        self._require_pause(tenant, found)
-        if found.lost:
-            require_rebuild(tenant, collection)
-            catch_up(tenant, engine, collection, patience_s=QUESTION_PATIENCE_S)
-        else:
-            repair(tenant, engine, collection, found.chunk_ids)
+        with tenant.exclusive(_REPAIRING, QUESTION_PATIENCE_S):
+            if not self._may_repair(tenant, found, noticed):
+                return
+            if found.lost:
+                require_rebuild(tenant, collection)
+                catch_up(tenant, engine, collection, patience_s=QUESTION_PATIENCE_S)
+            else:
+                repair(tenant, engine, collection, found.chunk_ids, patience_s=QUESTION_PATIENCE_S)
 
-    def _require_pause(self, tenant: TenantHandle, found: EngineDisagrees) -> None:
+    def _may_repair(self, tenant: TenantHandle, found: EngineDisagrees, noticed: float) -> bool:
+        """False where it was repaired behind `noticed`. Raises `Unavailable` where the last repair did not help."""
         now = self._clock()
         with self._lock:
             last = self._repaired.get(tenant.tenant_id)
-            if last is not None and now - last < REPAIR_PAUSE_S:
+            if last is not None and last.at >= noticed:
+                return False
+            if last is not None and now - last.at < last.pause:
                 raise Unavailable(
-                    f"{found.reason}, also after a repair", item=found.item, remedy="try again; then run `doctor`"
+                    f"{found.reason}, also after a repair", item=found.item, remedy="try again later, and run `doctor`"
                 )
-            self._repaired = {key: at for key, at in self._repaired.items() if now - at < REPAIR_PAUSE_S}
-            self._repaired[tenant.tenant_id] = now
+            kept = {key: one for key, one in self._repaired.items() if now - one.at < REPAIR_PAUSE_LIMIT_S}
+            again = kept.get(tenant.tenant_id)
+            pause = REPAIR_PAUSE_S if again is None else min(2 * again.pause, REPAIR_PAUSE_LIMIT_S)
+            self._repaired = {**kept, tenant.tenant_id: _Repair(now, pause)}
+        return True

@@ -188,6 +188,8 @@ def _reporting(paths: Sequence[Path], common: Common) -> Iterator[Callable[[Outc
                 print(_failure(outcome), file=sys.stderr)
             elif outcome.status.value != "unchanged":
                 print(f"{outcome.status.value}: {clean(outcome.document)}")
+            if (mistyped := _mistyped(outcome)) is not None:
+                print(mistyped, file=sys.stderr)
 
         yield line
 
@@ -209,6 +211,8 @@ def _progress_bar(paths: Sequence[Path]) -> Iterator[Callable[[Outcome], None]]:
             progress.advance(task)
             if outcome.error is not None:
                 progress.console.print(Text(_failure(outcome), style="red"))
+            if (mistyped := _mistyped(outcome)) is not None:
+                progress.console.print(Text(mistyped, style="yellow"))
 
         yield advance
 
@@ -223,6 +227,16 @@ def _plain(outcome: Outcome) -> dict[str, object]:
         "remedy": outcome.remedy,
     }
     return {name: value for name, value in plain.items() if value not in (None, [])}
+
+
+def _mistyped(outcome: Outcome) -> str | None:
+    """Which metadata fields no filter will find the document by."""
+    from indexing.outcome import METADATA_TYPE
+
+    names = [found.partition(":")[2] for found in outcome.warnings if found.startswith(METADATA_TYPE)]
+    if not names:
+        return None
+    return clean(f"warning: {outcome.document}: not of the type that the contract declares: {', '.join(names)}")
 
 
 def _failure(outcome: Outcome) -> str:

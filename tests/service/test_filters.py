@@ -77,14 +77,22 @@ def test_ask_takes_a_filter(folder: Path, monkeypatch: pytest.MonkeyPatch, capsy
         return code, captured.out, captured.err
 
     (folder / "contract.toml").write_text('[metadata]\nyear = "integer"\n')
-    rows = (("a", "The notice period is three months.", 2024), ("b", "The notice period is six weeks.", 2015))
+    rows = (
+        ("a", "The notice period is three months.", 2024),
+        ("b", "The notice period is six weeks.", 2015),
+        ("c", "The notice period is nine days.", "2024"),
+    )
     (folder / "rows.jsonl").write_text(
         "".join(json.dumps({"id": i, "text": text, "metadata": {"year": year}}) + "\n" for i, text, year in rows)
     )
     assert go("doctor", "--create-master-key")[0] == 0
     assert go("tenant", "create", "acme", "--contract", str(folder / "contract.toml"))[0] == 0
     assert go("key", "create", "--tenant", "acme", "--user", "ana")[0] == 0
-    assert go("ingest", "--tenant", "acme", str(folder / "rows.jsonl"), "--allow", "tenant")[0] == 0
+    code, _, err = go("ingest", "--tenant", "acme", str(folder / "rows.jsonl"), "--allow", "tenant")
+    assert code == 0, err
+    assert [line for line in err.splitlines() if line.startswith("warning: ")] == [
+        "warning: rows.jsonl#c: not of the type that the contract declares: year"
+    ]
     ask = ("ask", ASKED, "--tenant", "acme", "--user", "ana", "--json", "--filter")
     for where, text in (('{"field": "year", "ge": 2020}', "three months"), ('{"field":"year","lt":2020}', "six weeks")):
         code, out, err = go(*ask, where)

@@ -38,6 +38,10 @@ from tenancy.storage import DATA_FILE
 T = TypeVar("T")
 
 _MAX_MANIFEST: Final = 1 << 20
+HERE: Final = "this data directory"
+BROUGHT: Final = "brought along"
+KNOWN: Final = frozenset({HERE, BROUGHT})
+"""Where withdrawals come from that are complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +59,8 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawals:
-    """What was withdrawn, as entries of a ledger; `source` says where they come from, "unknown" if from nowhere.
-    `position` is the newest entry of the ledger that lies here afterwards.
+    """What was withdrawn, as entries of a ledger; `source` says where they come from, "unknown" or "lost" if from
+    nowhere. `position` is the newest entry of the ledger that lies here afterwards.
     """
 
     source: str
@@ -152,7 +156,7 @@ def _read_ledger(path: Path, unlock: Unlock, backup: Manifest) -> tuple[LedgerMa
         raise InvalidInput("this ledger is of another tenant", item=str(path), remedy="bring the one of this tenant")
     if manifest.made < backup.made:
         raise InvalidInput("this ledger is older than the backup", item=str(path), remedy="make it again")
-    return manifest, Withdrawals("brought along", tuple(entries))
+    return manifest, Withdrawals(BROUGHT, tuple(entries))
 
 
 def _decoded(data: bytes, kind: type[T], path: Path) -> T:
@@ -200,10 +204,13 @@ def _withdrawals(
 ) -> Withdrawals:
     """All that was ever withdrawn, as far as it is known here."""
     if known.audit_key is not None:
-        with control.tenants.audit_files_of(manifest.tenant_id).ledger().reading() as connection:
-            entries, position = tuple(ledger.since(connection, 0)), ledger.head(connection)
+        try:
+            with control.tenants.audit_files_of(manifest.tenant_id).ledger().reading() as connection:
+                entries, position = tuple(ledger.since(connection, 0)), ledger.head(connection)
+        except Corrupt:
+            return Withdrawals("lost") if brought is None else brought[1]
         if brought is None or len(entries) >= len(brought[1].entries):
-            return Withdrawals("this data directory", entries, position)
+            return Withdrawals(HERE, entries, position)
         return replace(brought[1], position=position)
     if brought is None:
         return Withdrawals("unknown")
@@ -216,9 +223,12 @@ def _prepare(data: Database, manifest: Manifest, withdrawals: Withdrawals, posit
     """
     now = time.time()
     counts: Counter[str] = Counter()
+    later = [what for seq, _, what in withdrawals.entries if seq > manifest.ledger]
+    if any(what[0] == ledger.LOST for what in later):
+        withdrawals = replace(withdrawals, source="lost in part")
     with data.writing() as connection:
-        for seq, _, what in withdrawals.entries:
-            if seq > manifest.ledger and ledger.apply(connection, what):
+        for what in later:
+            if ledger.apply(connection, what):
                 counts[what[0]] += 1
         ledger.move_to(connection, position)
         origin = {

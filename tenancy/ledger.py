@@ -5,23 +5,35 @@ tells of is committed, and the tenant's database holds the number of its newest 
 was withdrawn after it was made, and whoever restores it takes that away again (`apply`). An entry of a change that
 then failed takes away something that nobody took away: too much, never too little.
 
-Entries hold ids alone, no names and no text.
+A ledger that is lost or damaged keeps nobody from withdrawing: a new one begins, with an entry that says so, and a
+restore that would have needed what is lost says it too. Entries hold ids alone, no names and no text.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, Literal
 
 from sqlalchemy import JSON, Column, Float, MetaData, Table, delete, func, insert, select
 from sqlalchemy.engine import Connection
 
 from tenancy import schema
+from tenancy.database import Retired
+from tenancy.errors import Corrupt
+from tenancy.registry import FIRST, Registry
+from tenancy.storage import AnyDatabase
 from tenancy.types import Integer
+
+_logger = logging.getLogger(__name__)
 
 LEDGER_FILE: Final = "ledger.sqlite"
 META_KEY: Final = "ledger"
+
+LOST: Final = "lost"
+"""The entry of a ledger that began anew: what was withdrawn before it is not known."""
 
 Kind = Literal["document", "allow", "deny", "member", "user", "group"]
 """With what each is about: (document id), (document id, label kind, label ref) a right taken away, the same for a
@@ -40,13 +52,44 @@ withdrawals = Table(
 )
 
 
-def append(connection: Connection, entries: Iterable[Entry]) -> int:
-    """Write entries; returns the number of the last one."""
+class Ledger:
+    """The ledger of one tenant; `opened` gives its database in a generation: each but the first follows a loss."""
+
+    def __init__(self, owner: str, registry: Registry, opened: Callable[[int], AnyDatabase]) -> None:
+        self._owner = owner
+        self._registry = registry
+        self._opened = opened
+
+    def append(self, entries: Sequence[Entry], position: int) -> int:
+        """Write entries; returns the number of the last one. `position` is the newest that the tenant knows of."""
+        while True:
+            generation = self._registry.generation(self._owner, LEDGER_FILE) or FIRST
+            try:
+                with self._opened(generation).writing() as connection:
+                    return append(connection, entries, position, anew=generation > FIRST)
+            except (Corrupt, Retired) as error:
+                if (self._registry.generation(self._owner, LEDGER_FILE) or FIRST) == generation:
+                    _logger.error("the ledger of %s is lost (%s): a new one begins", self._owner, error.code)
+                    self._registry.make(self._owner, LEDGER_FILE, generation + 1)
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A read transaction. Raises `Corrupt` where the ledger is lost and nothing was withdrawn since."""
+        generation = self._registry.generation(self._owner, LEDGER_FILE) or FIRST
+        with self._opened(generation).reading() as connection:
+            yield connection
+
+
+def append(connection: Connection, entries: Iterable[Entry], position: int = 0, *, anew: bool = False) -> int:
+    """Write entries behind number `position`; returns the number of the last one. Where entries are missing, or a
+    ledger begins `anew`, the first says so.
+    """
     newest = head(connection)
-    now = time.time()
-    rows = [
-        {"seq": newest + place, "at": now, "what": [kind, *about]} for place, (kind, about) in enumerate(entries, 1)
-    ]
+    what: list[list[Any]] = [[kind, *about] for kind, about in entries]
+    if newest < position or (anew and not newest):
+        what.insert(0, [LOST])
+    newest, now = max(newest, position), time.time()
+    rows = [{"seq": newest + place, "at": now, "what": entry} for place, entry in enumerate(what, 1)]
     connection.execute(insert(withdrawals), rows)
     return newest + len(rows)
 
@@ -80,7 +123,7 @@ def apply(tenant: Connection, what: Sequence[Any]) -> bool:
     Rights are only ever taken away: a document that got readers after the backup does not get them back by this.
     """
     kind, *about = what
-    return _APPLY[kind](tenant, *about) > 0
+    return kind != LOST and _APPLY[kind](tenant, *about) > 0
 
 
 def _document(tenant: Connection, document_id: int) -> int:

@@ -77,8 +77,7 @@ class WriteView(ReadView):
     def settle(self) -> None:
         """Make what was withdrawn durable beside the audit log. Before the commit: see `tenancy.ledger`."""
         if self._withdrawn:
-            with self.tenant.audit.ledger().writing() as connection:
-                newest = ledger.append(connection, self._withdrawn)
+            newest = self.tenant.audit.ledger().append(self._withdrawn, ledger.position(self._connection))
             ledger.move_to(self._connection, newest)
             self._withdrawn = []
 
@@ -145,9 +144,13 @@ class AuditFiles:
                 self._databases[file] = found
             return found
 
-    def ledger(self) -> AnyDatabase:
+    def ledger(self) -> ledger.Ledger:
         """What was withdrawn from the tenant; see `tenancy.ledger`."""
-        return self.database(ledger.LEDGER_FILE, ledger.metadata)
+        return ledger.Ledger(
+            self.tenant_id,
+            self._registry,
+            lambda generation: self.database(named(ledger.LEDGER_FILE, generation), ledger.metadata),
+        )
 
 
 class TenantHandle:

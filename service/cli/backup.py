@@ -82,7 +82,7 @@ def restore(
     path: Path
         A file from `strongroom backup`.
     """
-    from service.restore import Wish, restore_tenant
+    from service.restore import KNOWN, Wish, restore_tenant
     from tenancy.archive import read_private_key
 
     private = None if key is None else read_private_key(key)
@@ -104,7 +104,7 @@ def restore(
         own = control.authenticator.operator(found["tenant"])
         audited(control, own, "tenant.restore", lambda trail: trail.note(detail={"backup_of": found["backup_of"]}))
     show_record(common, found)
-    if found["withdrawals"] == "unknown":
+    if found["withdrawals"] not in KNOWN:
         note(
             "what was withdrawn after the backup is not known here: bring it along with --ledger, or go through the "
             "documents and access lists before anybody asks"

@@ -103,6 +103,7 @@ def here(nodes: Callable[[str], Node]) -> Node:
 NOTICE, SALARY = "How long is the notice period?", "What is the salary of the director?"
 
 
+@pytest.mark.slow
 def test_a_copy_under_another_name_is_a_tenant_of_its_own(here: Node) -> None:
     made = here.data("backup", here.folder / "b", "--tenant", "acme")
     assert (made["documents"], made["users"], made["recovery"]) == (2, 2, False)
@@ -163,6 +164,7 @@ def test_a_deleted_document_is_not_in_the_restored_files(here: Node) -> None:
     assert here.data("restore", here.folder / "b2", "--as", "again")["documents"] == 2
 
 
+@pytest.mark.slow
 def test_a_damaged_tenant_is_replaced_and_keeps_keys_and_log(here: Node) -> None:
     here.done("backup", here.folder / "b", "--tenant", "acme")
     here.done("group", "remove", "staff", "ana", "--tenant", "acme")
@@ -185,6 +187,7 @@ def test_a_damaged_tenant_is_replaced_and_keeps_keys_and_log(here: Node) -> None
     assert here.cited("ana", NOTICE, "copy") == ["notice.md"]
 
 
+@pytest.mark.slow
 def test_a_deleted_tenant_comes_back_only_on_purpose_and_under_its_id(here: Node) -> None:
     here.done("backup", here.folder / "b", "--tenant", "acme")
     here.done("group", "remove", "staff", "ana", "--tenant", "acme")
@@ -226,6 +229,7 @@ def test_another_node_needs_the_recovery_key_and_says_what_it_does_not_know(
     assert all("text" not in value for content in sealed for value in content.values())
 
 
+@pytest.mark.slow
 def test_a_ledger_brought_along_withdraws_elsewhere_too(here: Node, nodes: Callable[[str], Node]) -> None:
     key = here.folder / "desk.pem"
     here.done("master", "recovery-key", key)
@@ -407,6 +411,20 @@ def test_a_tenants_key_is_changed_and_its_certificate_and_log_outlive_it(here: N
     assert "no such tenant" in here.fails("audit", "query", "--deleted", "t_none")
     seen = here.data("audit", "query", "--system")["events"]
     assert "audit.query" in {event["action"] for event in seen}
+
+
+@pytest.mark.slow
+def test_a_lost_ledger_is_said_where_it_would_have_been_needed(here: Node) -> None:
+    here.done("group", "remove", "staff", "bo", "--tenant", "acme")
+    here.done("backup", here.folder / "b", "--tenant", "acme")
+    (here.folder / "data/audit" / here.tenant_id() / "ledger.sqlite").write_bytes(b"")
+    code, out, err = here("restore", here.folder / "b", "--as", "copy")
+    assert (code, "withdrawals: lost" in out, "is not known here" in err) == (0, True, True)
+    here.done("group", "remove", "staff", "ana", "--tenant", "acme")
+    found = here.data("restore", here.folder / "b", "--as", "again")
+    assert (found["withdrawals"], found["withdrawn_again"]) == ("lost in part", {"member": 1})
+    here.done("backup", here.folder / "b2", "--tenant", "acme")
+    assert here.data("restore", here.folder / "b2", "--as", "third")["withdrawals"] == "this data directory"
 
 
 def test_a_document_deleted_by_command_is_gone_from_answers_files_and_backups(here: Node) -> None:

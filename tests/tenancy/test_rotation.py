@@ -187,7 +187,7 @@ def test_keys_of_unknown_and_deleted_tenants_are_not_changed(acme: Company) -> N
 
 def test_a_lost_tenant_file_is_corrupt_and_a_lost_audit_log_too(acme: Company, master: MasterKey) -> None:
     acme.document("paper", allow=["tenant"])
-    acme.handle.audit.ledger().truncate_wal()
+    acme.handle.audit.database("audit.sqlite", MetaData()).truncate_wal()
     acme.tenants.close()
     again = Tenants(acme.tenants.data_dir, master)
     handle = again.open(Authenticator(again).operator("acme"))
@@ -196,7 +196,7 @@ def test_a_lost_tenant_file_is_corrupt_and_a_lost_audit_log_too(acme: Company, m
     with pytest.raises(Corrupt, match="missing or empty"):
         names(handle)
     with pytest.raises(Corrupt, match="missing or empty"):
-        handle.audit.ledger().truncate_wal()
+        handle.audit.database("audit.sqlite", MetaData()).truncate_wal()
     assert list(handle.directory.glob("*.sqlite*")) == []
     again.close()
 

@@ -33,7 +33,7 @@ DOCUMENT: Final = "document"
 ALLOW: Final = "allow"
 DENY: Final = "deny"
 
-EXACT_BELOW: Final = 50_000
+EXACT_BELOW: Final = 100_000
 """Up to so many readable points are compared one by one; see docs/operations/qdrant.md for the measurements."""
 
 EF: Final = 512

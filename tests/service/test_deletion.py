@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import importlib.util
 import json
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,6 +18,9 @@ from typing import Any
 import pytest
 from sqlalchemy import MetaData, insert, select
 
+from generation.extractive import ExtractiveGenerator
+from generation.generator import Piece
+from generation.prompt import Prompt
 from indexing.engine import Engine
 from indexing.ingest import Source, put_document
 from service.deletion import delete_tenant, sweep_collections
@@ -281,3 +286,41 @@ def test_a_damaged_tenant_can_be_deleted(house: House) -> None:
     assert found["destroyed"]["unreadable"] == "corrupt"
     assert verify(found, base64.b64decode(control.tenants.public_key))
     assert not handle.directory.exists()
+
+
+class Deleting(ExtractiveGenerator):
+    """Deletes the tenant when it is asked for an answer, and then goes on."""
+
+    def __init__(self) -> None:
+        self.delete: Callable[[], object] | None = None
+
+    async def generate(
+        self, prompt: Prompt, *, salt: str, request_id: str, max_tokens: int, deadline: float
+    ) -> AsyncGenerator[Piece, None]:
+        if self.delete is not None:
+            await asyncio.to_thread(self.delete)
+            self.delete = None
+        inner = super().generate(prompt, salt=salt, request_id=request_id, max_tokens=max_tokens, deadline=deadline)
+        async with aclosing(inner) as pieces:
+            async for piece in pieces:
+                yield piece
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_question_under_way_ends_with_a_clear_error_and_no_word(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    generator = Deleting()
+    monkeypatch.setattr("service.wiring.generator", lambda _: generator)
+    house = House(folder)
+    with house.client:
+        fill(house)
+        key = house.key("acme", "ana.canary", groups=("group-canary",))
+        generator.delete = lambda: delete(house)
+        body = {"query": "And what is the price of a heliotrope?", "cache": "bypass", "stream": stream}
+        response = house.post("/v1/answers", key, body)
+        assert "Quibble" not in response.text
+        assert response.status_code in {401, 404, 409}, response.text
+        assert "does not exist any more" in response.text or "was deleted" in response.text
+        problem(house.post("/v1/answers", key, body), 401, "unauthenticated")
+    house.close()

@@ -48,6 +48,7 @@ def run(settings: Settings) -> None:
 
 async def _serve(settings: Settings) -> None:
     services = build(settings)
+    services.path.cache.renews = True
     try:
         if not settings.server.tls_certificate and not _is_loopback(settings.server.host):
             _log.warning("plain HTTP on an address that others reach", host=settings.server.host)

@@ -120,6 +120,17 @@ class Database:
         with self._connected() as connection:
             connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
+    def begin_again(self) -> None:
+        """Remove a damaged file of what may get lost; the next transaction makes an empty one in its place.
+
+        For one process at a time: another one that has the file open stays with the old one.
+        """
+        with self._prepare_lock:
+            self._pools.close_file(self.path)
+            for suffix in ("", "-wal", "-shm"):
+                self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+            self._prepared = False
+
     def retire(self, connection: Connection) -> None:
         """Let the write transaction of `connection` be the file's last: from its commit on everybody gets `Retired`."""
         connection.exec_driver_sql(f"PRAGMA user_version = {RETIRED}")

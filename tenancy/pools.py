@@ -106,6 +106,13 @@ class ConnectionPools:
         for pool in pools:
             pool.dispose()
 
+    def close_file(self, path: Path) -> None:
+        """Close the idle connections of one file; those in use are closed as they come back."""
+        with self._state:
+            pool = self._pools.pop(path, None)
+        if pool is not None:
+            pool.dispose()
+
     def directories(self) -> set[Path]:
         """The directories of files with open connections."""
         with self._state:

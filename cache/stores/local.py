@@ -7,6 +7,7 @@ only tells which rows to read. Several threads and processes may use one file.
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from collections import OrderedDict
@@ -31,6 +32,7 @@ from tenancy.errors import Corrupt, InvalidInput, Unavailable
 from tenancy.tenant import TenantHandle
 
 FILE = "cache.sqlite"
+_logger = logging.getLogger(__name__)
 USES: Final = 1_000
 """Entries of a tenant whose last use waits to be written; an older use is lost, and with it an order of eviction."""
 
@@ -96,7 +98,13 @@ class EntryRecord:
 
 
 class LocalStore:
-    """Entries of every tenant, each tenant's in its own file. Raises `Unavailable` where a file is out of reach."""
+    """Entries of every tenant, each tenant's in its own file. Raises `Unavailable` where a file is out of reach.
+
+    A damaged file is `Corrupt`. Where `renews` is set, as in the one server of a data directory, the next question
+    finds an empty one in its place; not in commands, since the server would stay with the old one.
+    """
+
+    renews = False
 
     def __init__(
         self,
@@ -284,25 +292,31 @@ class LocalStore:
 
     @contextmanager
     def _reading(self, tenant: TenantHandle) -> Iterator[Connection]:
-        with _reachable(), _database(tenant).reading() as connection:
+        with self._reachable(tenant), _database(tenant).reading() as connection:
             yield connection
 
     @contextmanager
     def _writing(self, tenant: TenantHandle) -> Iterator[Connection]:
-        with _reachable(), _database(tenant).writing() as connection:
+        with self._reachable(tenant), _database(tenant).writing() as connection:
             yield connection
+
+    @contextmanager
+    def _reachable(self, tenant: TenantHandle) -> Iterator[None]:
+        try:
+            yield
+        except DBAPIError as error:
+            raise Unavailable("the cache file cannot be used", item=FILE, remedy="delete it: it is derived") from error
+        except Corrupt as error:
+            database = _database(tenant)
+            if self.renews and error.item == database.path.name:
+                _logger.error("the cache of tenant %s is damaged and begins again, empty", tenant.tenant_id)
+                self.close(tenant.tenant_id)
+                database.begin_again()
+            raise
 
 
 def _database(tenant: TenantHandle) -> Database:
     return tenant.database(FILE, tables.metadata, seed=tables.first_totals, synchronous="NORMAL")
-
-
-@contextmanager
-def _reachable() -> Iterator[None]:
-    try:
-        yield
-    except DBAPIError as error:
-        raise Unavailable("the cache file cannot be used", item=FILE, remedy="delete it: it is derived") from error
 
 
 def _own(tenant: TenantHandle, namespace: Namespace) -> None:

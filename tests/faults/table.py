@@ -1,0 +1,28 @@
+"""Print the fault table as Markdown, in the order of engines and tests: `python -m tests.faults.table [ENGINE]`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+from tests.faults.rows import ROWS, Row
+
+HEADS = ("engine", "fault", "what the caller sees", "what other tenants notice", "what is lost", "recovery", "test")
+
+
+def rows(engine: str | None = None) -> list[Row]:
+    """All rows that the tests in this folder declare, or those of one engine."""
+    for path in sorted(Path(__file__).parent.glob("test_*.py")):
+        importlib.import_module(f"tests.faults.{path.stem}")
+    return [one for one in ROWS if engine in {None, one.engine}]
+
+
+def markdown(found: list[Row]) -> str:
+    lines = [HEADS, ("---",) * len(HEADS)]
+    lines += [(one.engine, one.fault, one.caller, one.others, one.lost, one.recovery, f"`{one.test}`") for one in found]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+if __name__ == "__main__":
+    print(markdown(rows(*sys.argv[1:2])))

@@ -79,6 +79,10 @@ class Collections(Protocol):
         """
         ...
 
+    def behind(self, tenant: TenantHandle) -> str | None:
+        """The engine that has yet to acknowledge what is committed; None where none has."""
+        ...
+
     def settle(self, tenant: TenantHandle) -> None:
         """Wait until the tenant's engine has acknowledged everything that is committed; for writers.
 

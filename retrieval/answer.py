@@ -42,7 +42,9 @@ async def answer(path: AnswerPath, principal: Principal, question: Question) -> 
         steps.note_filter(trail, plan)
         async with path.admission.admit(principal, plan.estimate, tenant.contract) as lease:
             meter = Meter(path.prices)
-            asking = steps.Asking(path, principal, tenant, opened.embedder, plan, question, trail, lease, meter)
+            asking = steps.Asking(
+                path, principal, tenant, opened.embedder, opened.engine, plan, question, trail, lease, meter
+            )
             asked, found = await steps.exact_hit(asking)
             if isinstance(found, Hit):
                 yield Done(await steps.replay(asking, asked, found))
@@ -92,7 +94,9 @@ async def retrieve(path: AnswerPath, principal: Principal, question: Question) -
         steps.note_filter(trail, plan)
         async with path.admission.admit(principal, Estimate(plan.estimate.input_tokens, 0), tenant.contract) as lease:
             meter = Meter(path.prices)
-            asking = steps.Asking(path, principal, tenant, opened.embedder, plan, question, trail, lease, meter)
+            asking = steps.Asking(
+                path, principal, tenant, opened.embedder, opened.engine, plan, question, trail, lease, meter
+            )
             passages, vector = await steps.passages(asking, await steps.embed(asking))
             seq = await trail.intent()
             lease.settle(vector.embedder.token_count(plan.query), 0)

@@ -9,6 +9,7 @@ import msgspec
 from cache.key import CompositeIdentity, RetrievalIdentity
 from cache.lookup import Mode
 from generation.prompt import Template, Turn, history_digest
+from indexing.catalogue import EMBEDDED, serving
 from indexing.chunk import CHUNKER_REVISION
 from indexing.embed import Embedder
 from indexing.filters import Filter, canonical, parse
@@ -45,10 +46,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The tenant of a question, the embedding model of its collection, and what is to be done."""
+    """The tenant of a question, the embedding model and the engine of its collection, and what is to be done."""
 
     tenant: TenantHandle
     embedder: Embedder
+    engine: str
     plan: Plan
 
 
@@ -57,7 +59,8 @@ def open_plan(path: AnswerPath, principal: Principal, question: Question) -> Ope
     tenant = path.tenants.open(principal)
     plan = make_plan(path, tenant, question)
     with tenant.reading() as view:
-        return Opened(tenant, path.embedders.of(view), plan)
+        collection = serving(view)
+        return Opened(tenant, path.embedders.of(view), EMBEDDED if collection is None else collection.engine, plan)
 
 
 def make_plan(path: AnswerPath, tenant: TenantHandle, question: Question) -> Plan:

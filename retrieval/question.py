@@ -20,7 +20,7 @@ from tenancy.admission import Admission
 from tenancy.control import Tenants
 from tenancy.errors import Conflict
 from tenancy.metering import PriceTable
-from tenancy.workers import Workers
+from tenancy.workers import Lanes, Workers
 
 CacheMode = Literal["default", "bypass", "refresh"]
 
@@ -125,10 +125,11 @@ class PathSettings:
 
 @dataclass(frozen=True, slots=True)
 class AnswerPath:
-    """The services along the path."""
+    """The services along the path. What may have to wait for a server engine runs on the engine's lane."""
 
     tenants: Tenants
     workers: Workers
+    lanes: Lanes
     collections: Collections
     embedders: Embedders
     generator: Generator

@@ -66,6 +66,7 @@ class Asking:
     principal: Principal
     tenant: TenantHandle
     embedder: Embedder
+    engine: str
     plan: Plan
     question: Question
     trail: Trail
@@ -179,7 +180,8 @@ async def _passages(asking: Asking, vector: AskedVector) -> Passages:
         )
 
     with asking.hop("retrieve"):
-        result = await path.workers.run(found)
+        # Which engine serves may have changed since: then that one's tenants lend a thread, this once.
+        result = await path.lanes.of(asking.engine).run(found)
     domain = result.scope.domain
     asking.trail.note(
         policy=Policy(

@@ -20,6 +20,9 @@ from tenancy.identity import Authenticator
 RECHECK_S: Final = 10.0
 """How long what an engine answered is believed."""
 
+PATIENCE_S: Final = 0.5
+"""How long whoever has them asked waits for what they answer."""
+
 _SHOWN: Final = 5
 
 
@@ -44,26 +47,43 @@ def examine_engines(settings: Settings) -> list[EngineFinding]:
 
 
 class EngineWatch:
-    """Which of the engines that tenants have needed so far are away; each is asked now and then, not every time."""
+    """Which of the engines that tenants have needed so far are away; each is asked now and then, not every time.
+
+    On threads of their own: a probe that waited for an engine would take the whole server out of service.
+    """
 
     def __init__(self, engines: Engines, clock: Callable[[], float] = time.monotonic) -> None:
         self._engines = engines
         self._clock = clock
         self._lock = threading.Lock()
         self._asked = float("-inf")
-        self._away = 0
+        self._pending: dict[str, threading.Thread] = {}
+        self._silent: set[str] = set()
 
     def away(self) -> int:
-        """How many do not answer. May take as long as an engine's timeout."""
-        if not self._lock.acquire(blocking=False):
-            return self._away
-        try:
+        """How many do not answer, or have not within `PATIENCE_S` seconds."""
+        begun = []
+        with self._lock:
             if self._clock() - self._asked > RECHECK_S:
-                self._away = sum(not _answers(engine) for engine in self._engines.needed())
                 self._asked = self._clock()
-            return self._away
-        finally:
-            self._lock.release()
+                begun = [self._begun(engine) for engine in self._engines.needed() if engine.name not in self._pending]
+        until = time.monotonic() + PATIENCE_S
+        for thread in begun:
+            thread.join(max(0.0, until - time.monotonic()))
+        with self._lock:
+            return len(self._silent | self._pending.keys())
+
+    def _begun(self, engine: Engine) -> threading.Thread:
+        thread = threading.Thread(target=self._ask, args=(engine,), name=f"ask-{engine.name}", daemon=True)
+        self._pending[engine.name] = thread
+        thread.start()
+        return thread
+
+    def _ask(self, engine: Engine) -> None:
+        answers = _answers(engine)
+        with self._lock:
+            del self._pending[engine.name]
+            (self._silent.discard if answers else self._silent.add)(engine.name)
 
 
 def _answers(engine: Engine) -> bool:

@@ -7,7 +7,8 @@ would keep all others' questions waiting.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final, ParamSpec, TypeVar
 
@@ -37,6 +38,15 @@ class Loading:
 
     async def run(self, tenant_id: str, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Call `function` in a thread when it is the tenant's turn. Raises `LimitExceeded`."""
+        async with self.turn(tenant_id) as workers:
+            return await workers.run(function, *args, **kwargs)
+
+    @asynccontextmanager
+    async def turn(self, tenant_id: str) -> AsyncIterator[Workers]:
+        """The tenant's turn, for as long as this lasts; what writes a document runs on the threads that it gives.
+
+        Raises `LimitExceeded`.
+        """
         line = self._lines.setdefault(tenant_id, _Line())
         if line.length >= WAITING:
             raise LimitExceeded(
@@ -49,7 +59,7 @@ class Loading:
         line.length += 1
         try:
             async with line.turn:
-                return await self._workers.run(function, *args, **kwargs)
+                yield self._workers
         finally:
             line.length -= 1
             if not line.length:

@@ -28,7 +28,8 @@ from service.settings import GenerationSettings, Settings
 from tenancy.admission import Admission
 from tenancy.errors import Conflict, InvalidInput
 from tenancy.keys import MasterKey
-from tenancy.workers import Workers
+from tenancy.tenant import TenantHandle
+from tenancy.workers import Lanes, Workers
 
 LOCK_FILE: Final = "server.lock"
 
@@ -40,6 +41,7 @@ class Services:
     settings: Settings
     control: Control
     workers: Workers
+    lanes: Lanes
     loading: Loading
     pipeline: Pipeline
     engines: Engines
@@ -53,6 +55,13 @@ class Services:
             self.path.cache.close(tenant_id)
         return gone
 
+    async def settle(self, tenant: TenantHandle) -> None:
+        """Whoever is told that a change is done finds it so at the tenant's engine as well. Raises `Unavailable`."""
+        collections = self.path.collections
+        engine = await self.workers.run(collections.behind, tenant)
+        if engine is not None:
+            await self.lanes.of(engine).run(collections.settle, tenant)
+
     async def aclose(self) -> None:
         """Release connections, threads and databases, in the order in which they depend on each other."""
         await self.path.generator.aclose()
@@ -61,6 +70,7 @@ class Services:
     def close(self) -> None:
         self.loading.close()
         self.workers.close()
+        self.lanes.close()
         self.engines.close()
         self.control.close()
 
@@ -79,9 +89,11 @@ def _build(settings: Settings, control: Control) -> Services:
     engines = build_engines(settings.collections)
     embedders = Embedders(settings.embedding)
     workers = Workers(settings.workers.threads, settings.workers.queue)
+    lanes = engine_lanes(settings, workers)
     path = AnswerPath(
         tenants=control.tenants,
         workers=workers,
+        lanes=lanes,
         collections=open_collections(settings, embedders, engines),
         embedders=embedders,
         generator=generator(settings.generation),
@@ -93,7 +105,19 @@ def _build(settings: Settings, control: Control) -> Services:
         prices=settings.prices,
     )
     loading, pipeline = Loading(settings.workers.loading), ingestion(embedders, engines)
-    return Services(settings, control, workers, loading, pipeline, engines, path)
+    return Services(settings, control, workers, lanes, loading, pipeline, engines, path)
+
+
+def engine_lanes(settings: Settings, workers: Workers) -> Lanes:
+    """As many threads for each engine as it may have calls: one that hangs takes none of the others'."""
+    queue = settings.workers.queue
+    return Lanes(
+        workers,
+        {
+            name: Workers(engine.concurrency, queue, name, patience_s=engine.timeout_s)
+            for name, engine in settings.collections.engines.items()
+        },
+    )
 
 
 def open_collections(settings: Settings, embedders: Embedders, engines: Engines) -> OpenCollections:

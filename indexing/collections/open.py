@@ -74,6 +74,10 @@ class OpenCollections:
             self._remote.follow(tenant, view, current.collection)
         return current
 
+    def behind(self, tenant: TenantHandle) -> str | None:
+        """See `indexing.collection.Collections.behind`."""
+        return self._remote.behind(tenant)
+
     def settle(self, tenant: TenantHandle) -> None:
         """See `indexing.collection.Collections.settle`."""
         self._remote.settle(tenant)

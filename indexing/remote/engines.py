@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from indexing.catalogue import Collection, find, serving
+from indexing.catalogue import EMBEDDED, Collection, find, serving
 from indexing.collection import EngineDisagrees
 from indexing.engine import Engine
 from indexing.engines.registry import Engines
@@ -57,6 +57,15 @@ class RemoteEngines:
             raise StaleDomain("the collection was replaced meanwhile", item=collection.physical)
         if engine is not None and current.applied < view.epochs.changes:
             catch_up(tenant, engine, current, patience_s=QUESTION_PATIENCE_S)
+
+    def behind(self, tenant: TenantHandle) -> str | None:
+        """See `indexing.collection.Collections.behind`."""
+        with tenant.reading() as view:
+            collection, newest = serving(view), view.epochs.changes
+        # What the embedded engine would have to hear of, it reads from the database.
+        if collection is None or collection.engine == EMBEDDED or collection.applied >= newest:
+            return None
+        return collection.engine
 
     def settle(self, tenant: TenantHandle) -> None:
         """See `indexing.collection.Collections.settle`."""

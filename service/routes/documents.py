@@ -147,8 +147,6 @@ def _reading(services: Services) -> list[HTTPRouteHandler]:
 
 def _writing(services: Services) -> list[HTTPRouteHandler]:
     control, run = services.control, services.workers.run
-    # A caller who is told that it is done finds it so at the tenant's engine as well.
-    settle = services.path.collections.settle
 
     @put(
         "/{id:path}",
@@ -170,14 +168,11 @@ def _writing(services: Services) -> list[HTTPRouteHandler]:
                 trail.note(detail=_lists(source.access))
             await trail.intent()
 
-            def written() -> list[Outcome]:
-                tenant = control.tenants.open(principal)
-                outcomes = put_document(tenant, services.pipeline, source)
-                settle(tenant)
-                return outcomes
-
-            outcomes = await services.loading.run(principal.tenant_id, written)
-            trail.note(detail={"outcomes": len(outcomes), "status": outcomes[0].status.value if outcomes else None})
+            async with services.loading.turn(principal.tenant_id) as workers:
+                tenant = await workers.run(control.tenants.open, principal)
+                outcomes = await workers.run(put_document, tenant, services.pipeline, source)
+                trail.note(detail={"outcomes": len(outcomes), "status": outcomes[0].status.value if outcomes else None})
+                await services.settle(tenant)
         return PutResponse([_outcome(outcome) for outcome in outcomes])
 
     @delete("/{id:path}", status_code=200, summary="Delete a document", responses=PROBLEMS)
@@ -190,7 +185,7 @@ def _writing(services: Services) -> list[HTTPRouteHandler]:
             tenant = await run(control.tenants.open, principal_of(request))
             deleted = await run(delete_document, tenant, document, time.time())
             trail.note(resources=[Resource(document=one, stage="deleted") for one in deleted])
-            await run(settle, tenant)
+            await services.settle(tenant)
         return DeleteResponse(deleted)
 
     # The address ends in /acl, which a route cannot say after a path: `document_name` requires it.
@@ -204,7 +199,7 @@ def _writing(services: Services) -> list[HTTPRouteHandler]:
             await trail.intent()
             tenant = await run(control.tenants.open, principal_of(request))
             changed = await run(change_access, tenant, document, access, time.time())
-            await run(settle, tenant)
+            await services.settle(tenant)
         return AccessResponse(document, sorted(access.allow), sorted(access.deny), changed)
 
     return [store, remove, change]

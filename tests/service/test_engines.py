@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,8 @@ def test_a_contract_that_can_be_kept_is_taken() -> None:
 
 
 class Away:
+    name = "q"
+
     def version(self) -> str:
         raise Unavailable("away")
 
@@ -126,6 +129,38 @@ def test_readiness_counts_the_engines_that_are_away_and_asks_now_and_then() -> N
     assert watch.away() == 0, "believed for a while"
     now[0] += engine_check.RECHECK_S + 1
     assert watch.away() == 1
+
+
+class Hanging:
+    name = "slow"
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.asked = 0
+
+    def version(self) -> str:
+        self.asked += 1
+        assert self.go.wait(30)
+        return "1"
+
+    def close(self) -> None: ...
+
+
+def test_readiness_does_not_wait_for_an_engine_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_check, "PATIENCE_S", 0.01)
+    now = [0.0]
+    engine: Any = Hanging()
+    made = Engines.connected({"slow": engine})
+    assert made["slow"] is engine
+    watch = EngineWatch(made, lambda: now[0])
+    assert watch.away() == 1
+    now[0] += engine_check.RECHECK_S + 1
+    assert watch.away() == 1
+    assert engine.asked == 1, "one that has not answered yet is not asked again"
+    (pending,) = watch._pending.values()
+    engine.go.set()
+    pending.join(30)
+    assert watch.away() == 0
 
 
 def test_doctor_names_collections_that_belong_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

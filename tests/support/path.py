@@ -27,7 +27,7 @@ from tenancy.admission import Admission, TenantLimits
 from tenancy.control import Tenants
 from tenancy.identity import Principal
 from tenancy.tenant import TenantHandle
-from tenancy.workers import Workers
+from tenancy.workers import Lanes, Workers
 
 
 class Path:
@@ -46,9 +46,11 @@ class Path:
         self.embedders = Embedders(EmbeddingSettings(model="hashing:256", also=also))
         self.embedder = self.embedders.default
         self.logs = AuditLogs(tenants)
+        workers = Workers(4, 64)
         self.path = AnswerPath(
             tenants=tenants,
-            workers=Workers(4, 64),
+            workers=workers,
+            lanes=Lanes(workers),
             collections=OpenCollections(lambda view: self.embedders.of(view).fingerprint, 1 << 28, engines),
             embedders=self.embedders,
             generator=generator or ExtractiveGenerator(),

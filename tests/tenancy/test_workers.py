@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tenancy.errors import InvalidInput, Unavailable
-from tenancy.workers import Workers
+from tenancy.workers import Lanes, Workers
 
 LIMIT_S = 10.0
 variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="none")
@@ -154,3 +154,54 @@ def test_stop_iteration_does_not_hang_the_waiter(workers: Workers) -> None:
 def test_impossible_sizes_are_refused(threads: int, queue: int) -> None:
     with pytest.raises(InvalidInput):
         Workers(threads, queue)
+
+
+def test_a_call_that_does_not_begin_in_time_is_refused_and_one_that_began_is_not() -> None:
+    async def main() -> None:
+        workers, gate, ran = Workers(1, 5, "slow", patience_s=0.05), Gate(), threading.Event()
+        first = asyncio.create_task(workers.run(gate, 7))
+        await until(gate.begun.is_set)
+        with pytest.raises(Unavailable, match="take too long") as refused:
+            await workers.run(ran.set)
+        assert refused.value.item == "slow"
+        assert not first.done()
+        gate.go.set()
+        assert await first == 7
+        await until(lambda: workers.busy == 0)
+        assert not ran.is_set()
+        workers.close()
+
+    asyncio.run(main())
+
+
+def test_giving_up_a_call_that_waits_in_a_lane_is_no_refusal() -> None:
+    async def main() -> None:
+        workers, gate = Workers(1, 5, patience_s=LIMIT_S), Gate()
+        first = asyncio.create_task(workers.run(gate))
+        await until(gate.begun.is_set)
+        queued = asyncio.create_task(workers.run(int))
+        await until(lambda: workers.busy == 2)
+        queued.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await queued
+        gate.go.set()
+        assert await first == 0
+        workers.close()
+
+    asyncio.run(main())
+
+
+def test_what_hangs_in_a_lane_takes_no_thread_of_the_others(workers: Workers) -> None:
+    async def main() -> None:
+        lanes, gate = Lanes(workers, {"slow": Workers(2, 0, "slow")}), Gate()
+        hanging = [asyncio.create_task(lanes.of("slow").run(gate)) for _ in range(2)]
+        await until(gate.begun.is_set)
+        with pytest.raises(Unavailable):
+            await lanes.of("slow").run(int)
+        assert lanes.of("faiss") is workers
+        assert await lanes.of("faiss").run(int) == 0
+        gate.go.set()
+        assert await asyncio.gather(*hanging) == [0, 0]
+        lanes.close()
+
+    asyncio.run(main())

@@ -252,7 +252,7 @@ class Check:
         kept = self.services.path.cache.inspect(self._tenant, limit=1000)
         assert (stats.entries, stats.bytes) == (len(kept), sum(entry.bytes for entry in kept))
         databases = [
-            self._tenant.database("tenant.sqlite", schema.tenant),
+            self._tenant.data,
             self._tenant.database(CACHE_FILE, cache_tables.metadata),
             self.services.control.tenants._control,
             log.database,

@@ -23,7 +23,7 @@ from pymilvus.exceptions import MilvusException
 from indexing.engine import Hit, Point
 from indexing.engines import milvus_schema as schema
 from indexing.engines.loop import EngineLoop
-from indexing.engines.milvus_errors import as_error, is_passing, silence_client
+from indexing.engines.milvus_errors import as_error, is_passing, is_unloaded, silence_client
 from indexing.engines.milvus_filter import readable_expression
 from indexing.engines.transport import checked_address, read_key
 from tenancy.errors import Corrupt, NotFound, TooLarge, Unavailable
@@ -135,7 +135,7 @@ class MilvusEngine:
             self._call(lambda client, rows=rows: client.upsert(physical, rows, retry_times=0), self._write_timeout)  # type: ignore[misc]
         self._await_state(physical, sorted({point.chunk_id for point in points}), held=True)
         if self._graph_from is not None and points:
-            self._call(lambda client: self._build_graph(client, physical), self._write_timeout)
+            self._call(lambda client: self._build_graph(client, physical), self._write_timeout, physical)
 
     def remove(self, physical: str, chunk_ids: Sequence[int]) -> None:
         numbers = sorted({int(number) for number in chunk_ids})
@@ -181,6 +181,7 @@ class MilvusEngine:
                 consistency_level=self._level(), retry_times=0,
             ),
             self._timeout,
+            physical,
         )  # fmt: skip
         return [Hit(int(hit["id"]), float(hit["distance"])) for hit in found[0][:k]]
 
@@ -232,6 +233,7 @@ class MilvusEngine:
             found = self._call(
                 lambda client, expression=expression: _queried(client, physical, expression),  # type: ignore[misc]
                 self._write_timeout,
+                physical,
             )
             if len(found) != (len(piece) if held else 0):
                 raise Unavailable(
@@ -248,6 +250,7 @@ class MilvusEngine:
             found = self._call(
                 lambda client, expression=expression: _queried(client, physical, expression, limit=_IDS_A_CALL),  # type: ignore[misc]
                 self._write_timeout,
+                physical,
             )
             ids = np.fromiter((record[schema.CHUNK] for record in found), dtype=np.int64, count=len(found))
             if not len(ids):
@@ -263,31 +266,47 @@ class MilvusEngine:
                 physical, schema=schema.schema(dimension), consistency_level="Strong", retry_times=0
             )
         schema.require_dimension(await client.describe_collection(physical, retry_times=0), dimension, self._name)
-        if not await client.list_indexes(physical, schema.VECTOR, retry_times=0):
+        if await _index_of(client, physical) is None:
             await client.create_index(physical, schema.index(schema.FLAT), retry_times=0)
         await client.load_collection(physical, retry_times=0)
 
     async def _build_graph(self, client: AsyncMilvusClient, physical: str) -> None:
-        """Once a collection is large: an index can be replaced only while the collection is out of service."""
+        """Once a collection is large. An index is replaced out of service: questions fail meanwhile, for minutes where
+        there are many points. `_make_ready` goes on where this was interrupted.
+        """
+        held = await _index_of(client, physical)
+        if held is None or held.get("index_type") == schema.GRAPH:
+            return
         counted = await client.query(
             physical, filter="", output_fields=["count(*)"], consistency_level="Strong", retry_times=0
         )
         if self._graph_from is None or int(counted[0]["count(*)"]) < self._graph_from:
             return
-        for held in await client.list_indexes(physical, schema.VECTOR, retry_times=0):
-            described = await client.describe_index(physical, held, retry_times=0)
-            if described is None or described.get("index_type") == schema.GRAPH:
-                return
-            await client.flush(physical, retry_times=0)
-            await client.release_collection(physical, retry_times=0)
-            await client.drop_index(physical, held, retry_times=0)
+        await client.flush(physical, retry_times=0)
+        await client.release_collection(physical, retry_times=0)
+        await client.drop_index(physical, held["index_name"], retry_times=0)
         await client.create_index(physical, schema.index(schema.GRAPH), retry_times=0)
         await client.load_collection(physical, retry_times=0)
 
-    def _call(self, work: Callable[[AsyncMilvusClient], Awaitable[T]], seconds: float) -> T:
-        """`work` on the loop, repeated while the server cannot be reached: every call here may be repeated."""
+    async def _make_ready(self, client: AsyncMilvusClient, physical: str) -> None:
+        """Index and load a collection that is there and out of service, unless its index is being built."""
+        held = await _index_of(client, physical)
+        if held is None:
+            kind = schema.FLAT if self._graph_from is None else schema.GRAPH
+            await client.create_index(physical, schema.index(kind), retry_times=0)
+        elif held.get("state") != "Finished":
+            return
+        await client.load_collection(physical, retry_times=0)
+
+    def _call(
+        self, work: Callable[[AsyncMilvusClient], Awaitable[T]], seconds: float, physical: str | None = None
+    ) -> T:
+        """`work` on the loop, repeated while the server cannot be reached: every call here may be repeated.
+
+        `physical` is the collection that has to be in service for it.
+        """
         try:
-            return self._loop.call(lambda: self._repeated(work, seconds), seconds)
+            return self._loop.call(lambda: self._repeated(work, seconds, physical), seconds)
         except (MilvusException, grpc.RpcError) as error:
             self._newest_until = time.monotonic() + _FRESH_SECONDS
             raise as_error(error, self._name) from None
@@ -295,12 +314,19 @@ class MilvusEngine:
             self._newest_until = time.monotonic() + _FRESH_SECONDS
             raise
 
-    async def _repeated(self, work: Callable[[AsyncMilvusClient], Awaitable[T]], seconds: float) -> T:
+    async def _repeated(
+        self, work: Callable[[AsyncMilvusClient], Awaitable[T]], seconds: float, physical: str | None
+    ) -> T:
         deadline = time.monotonic() + seconds
+        unloaded = False
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                return await work(await self._connected())
+                client = await self._connected()
+                if unloaded and physical is not None:
+                    await self._make_ready(client, physical)
+                return await work(client)
             except (MilvusException, grpc.RpcError) as error:
+                unloaded = is_unloaded(error)
                 # Jitter, so that many callers do not come back together.
                 pause = _BACKOFF_SECONDS * 2**attempt * random.uniform(0.5, 1.0)  # noqa: S311
                 if attempt == _ATTEMPTS or not is_passing(error) or time.monotonic() + pause > deadline:
@@ -329,6 +355,14 @@ class MilvusEngine:
             await self._client.close()
         # The client keeps one of these per event loop, by the loop's address, which a later loop may get.
         AsyncConnectionManager._instances.pop(id(asyncio.get_running_loop()), None)
+
+
+async def _index_of(client: AsyncMilvusClient, physical: str) -> dict[str, Any] | None:
+    """The index of the vectors: `index_name`, `index_type`, `state`; None where there is none."""
+    for name in await client.list_indexes(physical, schema.VECTOR, retry_times=0):
+        described: dict[str, Any] | None = await client.describe_index(physical, name, retry_times=0)
+        return described
+    return None
 
 
 async def _queried(

@@ -55,6 +55,11 @@ def is_passing(error: MilvusException | grpc.RpcError) -> bool:
     return _code(error) not in _DEFINITE
 
 
+def is_unloaded(error: MilvusException | grpc.RpcError) -> bool:
+    """Whether the collection is there and out of service."""
+    return _code(error) == NOT_LOADED
+
+
 def _status(error: BaseException | None) -> grpc.StatusCode | None:
     """The transport's own verdict; the client hides it as the cause, or in the place of a code."""
     seen: set[int] = set()

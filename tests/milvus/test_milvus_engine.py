@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from pymilvus import AsyncMilvusClient
 
 from indexing.engine import Hit, Point
 from indexing.engines import milvus as milvus_engine
@@ -323,6 +324,31 @@ def _until_available(engine: MilvusEngine, place: str) -> None:
         except Unavailable:
             if time.monotonic() > until:
                 raise
+
+
+def test_a_collection_out_of_service_is_taken_into_service(
+    server: MilvusServer, engine: MilvusEngine, place: str
+) -> None:
+    """Released by an operator, or left without an index by a process that died while it built another one."""
+    stored = points(50)
+    engine.put(place, stored)
+    for without_index in (False, True):
+        _take_out_of_service(engine, place, without_index=without_index)
+        hits = engine.nearest(place, QUESTION, frozenset({1}), None, 10, readable=50)
+        assert scores(hits) == expected(stored, QUESTION, {1}, 10)
+        _take_out_of_service(engine, place, without_index=without_index)
+        engine.put(place, points(1, first=100 + without_index))
+        assert 100 + without_index in held(engine, place)
+        engine.remove(place, [100 + without_index])
+
+
+def _take_out_of_service(engine: MilvusEngine, place: str, *, without_index: bool) -> None:
+    async def release(client: AsyncMilvusClient) -> None:
+        await client.release_collection(place)
+        if without_index:
+            await client.drop_index(place, (await client.list_indexes(place))[0])
+
+    engine._call(release, 30.0)
 
 
 def test_a_large_collection_gets_a_graph_and_keeps_its_recall(server: MilvusServer) -> None:

@@ -17,7 +17,7 @@ from indexing.terms import term_postings
 from retrieval.fusion import CANDIDATES, dense_weight_for, fuse
 from retrieval.passage import Passage
 from tenancy.domain import PermissionDomain, permission_domain, readable_documents
-from tenancy.errors import InvalidInput, StaleDomain, Unavailable
+from tenancy.errors import EngineUnavailable, InvalidInput, StaleDomain
 from tenancy.identity import Principal
 from tenancy.pauses import reached
 from tenancy.schema import chunks, documents
@@ -60,14 +60,15 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Passages:
-    """Passages, best first, found under `scope`, which is a later one than the caller's where rows had changed.
+    """Passages, best first, found under `domain`, which is a later one than the caller's where rows had changed.
 
+    They hold no snapshot: an answer that is written for a minute must not keep its collection in memory.
     `similarity` is the highest cosine of the question to a passage in `items`; None where the dense leg found none
     of them. `withheld` counts rows that changed in each attempt and were dropped in the last.
     """
 
     items: tuple[Passage, ...]
-    scope: Scope
+    domain: PermissionDomain
     similarity: float | None
     withheld: int
 
@@ -122,12 +123,11 @@ def search(
         attempt += 1
         scope = open_scope(principal, tenant, scope.collections)
     near = [cosines[item.chunk_id] for item in items if item.chunk_id in cosines]
-    return Passages(tuple(items), scope, max(near, default=None), lost)
+    return Passages(tuple(items), scope.domain, max(near, default=None), lost)
 
 
 def _open_scope(principal: Principal, tenant: TenantHandle, collections: Collections) -> Scope:
-    with tenant.reading() as view:
-        snapshot = collections.snapshot(tenant, view)
+    with collections.opened(tenant) as (view, snapshot):
         return Scope(permission_domain(principal, view), snapshot, collections)
 
 
@@ -153,7 +153,7 @@ def _rank_now(
             scope = open_scope(principal, tenant, collections)
             if scope.snapshot.epochs == before:
                 collections.repair(tenant, found)
-    raise Unavailable(
+    raise EngineUnavailable(
         "the vector engine holds another state than the database", item=tenant.name, remedy="try again in a moment"
     )
 

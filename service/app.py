@@ -17,7 +17,7 @@ from service.edge import Edge
 from service.engine_check import EngineWatch
 from service.routes import answers, audit, cache, documents, health, models, retrieve
 from service.wiring import Services
-from tenancy.errors import InvalidInput, StrongroomError
+from tenancy.errors import EngineUnavailable, InvalidInput, StrongroomError
 
 _log = structlog.get_logger("strongroom.app")
 
@@ -64,7 +64,9 @@ def _problem(request: Request[Any, Any, Any], error: Exception) -> Response[byte
         found = _of_parameter(error) if isinstance(error, ValidationException) else error
         problem, headers = problems.problem_of(found, request_id), problems.headers_of(found)
     if problem.status >= 500:
-        _log.error("failed", code=problem.code, exc_info=None if isinstance(error, StrongroomError) else error)
+        known = isinstance(error, StrongroomError)
+        operators = {"reason": error.reason, "item": error.item} if isinstance(error, EngineUnavailable) else {}
+        _log.error("failed", code=problem.code, exc_info=None if known else error, **operators)
     return Response(
         problems.encode(problem), status_code=problem.status, headers=headers, media_type=problems.MEDIA_TYPE
     )

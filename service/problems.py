@@ -12,11 +12,12 @@ from typing import Any, Final
 
 import msgspec
 
-from tenancy.errors import LimitExceeded, StrongroomError, Throttled
+from tenancy.errors import EngineUnavailable, LimitExceeded, StrongroomError, Throttled
 
 MEDIA_TYPE: Final = "application/problem+json"
 _URN: Final = "urn:strongroom:problem:"
 _NO_DETAIL: Final = "something went wrong here; nothing more was released"
+_LATER: Final = "try again later"
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -104,6 +105,8 @@ def problem_of(error: Exception, request_id: str) -> Problem:
     if not isinstance(error, StrongroomError) or kind_of(error).status == 500:
         code = _code(error) if isinstance(error, StrongroomError) else "error"
         return _problem(code, _NO_DETAIL, request_id)
+    if isinstance(error, EngineUnavailable):
+        return _problem(_code(error), error.told, request_id, remedy=_LATER)
     extra: dict[str, Any] = {"item": error.item, "remedy": error.remedy}
     if isinstance(error, LimitExceeded):
         extra |= {"scope": error.scope, "limit": error.limit, "used": error.used}

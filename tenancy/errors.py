@@ -17,7 +17,9 @@
     │   └── SchemaTooNew        a file written by a newer program
     ├── LimitExceeded           an admission scope refused
     ├── Unavailable             a dependency is away; nothing was released
-    │   └── AuditUnavailable    the audit log cannot be made durable
+    │   ├── AuditUnavailable    the audit log cannot be made durable
+    │   └── EngineUnavailable   a vector engine is away, refuses, or is not this tenant's
+    │       └── EngineBehind    what is stored has not reached it yet
     ├── StaleDomain             a permission domain of another epoch than the snapshot
     │   └── EngineDisagrees     (indexing.collection) an engine holds another state than the snapshot
     └── Corrupt                 a stored record fails its check
@@ -132,6 +134,16 @@ class Unavailable(StrongroomError):
 
 class AuditUnavailable(Unavailable):
     code = "audit-unavailable"
+
+
+class EngineUnavailable(Unavailable):
+    """The reason, item and remedy are the operator's; a caller over HTTP is told `told`, which names no engine."""
+
+    told: ClassVar[str] = "the tenant's collection is out of reach"
+
+
+class EngineBehind(EngineUnavailable):
+    told = "all is stored, and found when the tenant's collection is in reach again"
 
 
 class StaleDomain(StrongroomError):

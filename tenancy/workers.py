@@ -24,7 +24,6 @@ class Workers:
     def __init__(self, threads: int, queue: int, name: str = "workers", *, patience_s: float | None = None) -> None:
         if threads < 1 or queue < 0:
             raise InvalidInput("a pool needs at least one thread and no negative queue", item=name)
-        self._name = name
         self._patience_s = patience_s
         self._places = threads + queue
         self._taken = 0
@@ -81,7 +80,7 @@ class Workers:
         return future
 
     def _busy(self, why: str) -> Unavailable:
-        return Unavailable(f"the service is busy: {why}", item=self._name, remedy="try again shortly")
+        return Unavailable(f"the service is busy: {why}", item="workers", remedy="try again shortly")
 
     def _leave(self, _future: Future[_T]) -> None:
         with self._lock:

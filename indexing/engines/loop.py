@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future
 from typing import Final, TypeVar
 
-from tenancy.errors import Unavailable
+from tenancy.errors import EngineUnavailable
 
 T = TypeVar("T")
 
@@ -81,8 +81,8 @@ class EngineLoop:
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
 
-    def _unavailable(self, reason: str) -> Unavailable:
-        return Unavailable(
+    def _unavailable(self, reason: str) -> EngineUnavailable:
+        return EngineUnavailable(
             f"the vector engine {reason}", item=self._name, remedy="try again; if it stays so, look at the engine"
         )
 

@@ -26,7 +26,7 @@ from indexing.engines.loop import EngineLoop
 from indexing.engines.milvus_errors import as_error, is_passing, is_unloaded, silence_client
 from indexing.engines.milvus_filter import readable_expression
 from indexing.engines.transport import checked_address, read_key
-from tenancy.errors import Corrupt, NotFound, TooLarge, Unavailable
+from tenancy.errors import Corrupt, EngineUnavailable, NotFound, TooLarge, Unavailable
 
 if TYPE_CHECKING:
     from indexing.filters import SealedFilter
@@ -236,7 +236,7 @@ class MilvusEngine:
                 physical,
             )
             if len(found) != (len(piece) if held else 0):
-                raise Unavailable(
+                raise EngineUnavailable(
                     "the vector engine does not show what was written to it",
                     item=self._name,
                     remedy="try again; if it stays so, look at its log",
@@ -346,7 +346,7 @@ class MilvusEngine:
     def _require_version(self, version: str) -> None:
         numbers = re.match(r"v?(\d+)\.(\d+)\.(\d+)", version)
         if numbers is not None and tuple(map(int, numbers.groups())) < OLDEST:
-            raise Unavailable(
+            raise EngineUnavailable(
                 "the vector engine is an older Milvus than 2.3.2", item=self._name, remedy="update the server"
             )
 

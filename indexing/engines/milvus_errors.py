@@ -10,7 +10,7 @@ from typing import Final
 import grpc
 from pymilvus.exceptions import MilvusException
 
-from tenancy.errors import NotFound, Unavailable
+from tenancy.errors import EngineUnavailable, NotFound
 
 NO_COLLECTION: Final = 100
 NOT_LOADED: Final = 101
@@ -27,7 +27,7 @@ def silence_client() -> None:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
-def as_error(error: MilvusException | grpc.RpcError, engine: str) -> NotFound | Unavailable:
+def as_error(error: MilvusException | grpc.RpcError, engine: str) -> NotFound | EngineUnavailable:
     """The error to raise in place of the client's; `engine` is the item it names."""
     status, code = _status(error), _code(error)
     if code == NO_COLLECTION:
@@ -79,5 +79,5 @@ def _code(error: BaseException) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _unavailable(reason: str, engine: str, remedy: str) -> Unavailable:
-    return Unavailable(f"the vector engine {reason}", item=engine, remedy=remedy)
+def _unavailable(reason: str, engine: str, remedy: str) -> EngineUnavailable:
+    return EngineUnavailable(f"the vector engine {reason}", item=engine, remedy=remedy)

@@ -22,7 +22,7 @@ from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 from indexing.engine import Hit, Point
 from indexing.engines.loop import EngineLoop
 from indexing.engines.transport import authorities, checked_address, read_key
-from tenancy.errors import NotFound, Unavailable
+from tenancy.errors import EngineUnavailable, NotFound, Unavailable
 
 if TYPE_CHECKING:
     from indexing.filters import SealedFilter
@@ -246,7 +246,7 @@ class QdrantEngine:
                 raise
             raise self._absent() from error
 
-    def _refused(self, error: UnexpectedResponse) -> NotFound | Unavailable:
+    def _refused(self, error: UnexpectedResponse) -> NotFound | EngineUnavailable:
         """A server's answer as an error; what it says may quote points, and is left out."""
         status = error.status_code or 0
         if status == 404:
@@ -260,8 +260,8 @@ class QdrantEngine:
     def _absent(self) -> NotFound:
         return NotFound("the collection is not at the engine", item=self._name)
 
-    def _unavailable(self, reason: str, remedy: str) -> Unavailable:
-        return Unavailable(f"the vector engine {reason}", item=self._name, remedy=remedy)
+    def _unavailable(self, reason: str, remedy: str) -> EngineUnavailable:
+        return EngineUnavailable(f"the vector engine {reason}", item=self._name, remedy=remedy)
 
 
 def readable_filter(labels: frozenset[int], where: SealedFilter | None) -> models.Filter:

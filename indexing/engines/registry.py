@@ -8,7 +8,7 @@ from typing import Final
 
 from indexing.catalogue import EMBEDDED
 from indexing.engine import Engine
-from tenancy.errors import InvalidInput, Unavailable
+from tenancy.errors import EngineUnavailable, InvalidInput
 from tenancy.tenant import TenantHandle
 
 Connect = Callable[[], Engine]
@@ -43,7 +43,7 @@ class Engines(Mapping[str, Engine]):
                 try:
                     found = connect()
                 except InvalidInput as error:
-                    raise Unavailable(error.reason, item=error.item, remedy=error.remedy) from error
+                    raise EngineUnavailable(error.reason, item=error.item, remedy=error.remedy) from error
                 self._connected[name] = found
             return found
 
@@ -67,9 +67,11 @@ class Engines(Mapping[str, Engine]):
         """
         owner = self.dedicated.get(name)
         if owner is not None and owner != tenant.name:
-            raise Unavailable("the engine serves another tenant alone", item=name, remedy="move the tenant elsewhere")
+            raise EngineUnavailable(
+                "the engine serves another tenant alone", item=name, remedy="move the tenant elsewhere"
+            )
         if tenant.contract.tier == "dedicated" and owner is None:
-            raise Unavailable(
+            raise EngineUnavailable(
                 "the tenant's contract promises an engine of its own, and this one serves others too",
                 item=name,
                 remedy=f"set dedicated_to in collections.engines.{name}, or move the tenant",
@@ -77,7 +79,7 @@ class Engines(Mapping[str, Engine]):
         if name == EMBEDDED:
             return None
         if name not in self._connect:
-            raise Unavailable(
+            raise EngineUnavailable(
                 "the tenant's collection is at an engine that this deployment does not have",
                 item=name,
                 remedy=f"configure collections.engines.{name}",

@@ -12,7 +12,7 @@ from indexing.collection import EngineDisagrees
 from indexing.engine import Engine
 from indexing.engines.registry import Engines
 from indexing.remote.catching_up import catch_up, repair, require_rebuild
-from tenancy.errors import StaleDomain, Unavailable
+from tenancy.errors import EngineBehind, EngineUnavailable, StaleDomain, Unavailable
 from tenancy.tenant import ReadView, TenantHandle
 
 QUESTION_PATIENCE_S: Final = 10.0
@@ -77,7 +77,7 @@ class RemoteEngines:
         try:
             catch_up(tenant, engine, collection)
         except Unavailable as error:
-            raise Unavailable(
+            raise EngineBehind(
                 f"all is stored, but not yet at the vector engine: {error.reason}",
                 item=error.item,
                 remedy="run it again when the engine is back; a question brings it up to date too",
@@ -108,7 +108,7 @@ class RemoteEngines:
             if last is not None and last.at >= noticed:
                 return False
             if last is not None and now - last.at < last.pause:
-                raise Unavailable(
+                raise EngineUnavailable(
                     f"{found.reason}, also after a repair", item=found.item, remedy="try again later, and run `doctor`"
                 )
             kept = {key: one for key, one in self._repaired.items() if now - one.at < REPAIR_PAUSE_LIMIT_S}

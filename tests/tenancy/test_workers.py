@@ -161,9 +161,8 @@ def test_a_call_that_does_not_begin_in_time_is_refused_and_one_that_began_is_not
         workers, gate, ran = Workers(1, 5, "slow", patience_s=0.05), Gate(), threading.Event()
         first = asyncio.create_task(workers.run(gate, 7))
         await until(gate.begun.is_set)
-        with pytest.raises(Unavailable, match="take too long") as refused:
+        with pytest.raises(Unavailable, match="take too long"):
             await workers.run(ran.set)
-        assert refused.value.item == "slow"
         assert not first.done()
         gate.go.set()
         assert await first == 7

@@ -182,7 +182,7 @@ async def _passages(asking: Asking, vector: AskedVector) -> Passages:
     with asking.hop("retrieve"):
         # Which engine serves may have changed since: then that one's tenants lend a thread, this once.
         result = await path.lanes.of(asking.engine).run(found)
-    domain = result.scope.domain
+    domain = result.domain
     asking.trail.note(
         policy=Policy(
             domain=domain.fingerprint,
@@ -322,7 +322,7 @@ async def store(
         asked,
         finished,
         dependencies=tuple(sorted(dependencies)),
-        epochs=found.scope.domain.epochs,
+        epochs=found.domain.epochs,
         vector=vector.vector if within else None,
     )
     return isinstance(outcome, Stored)
@@ -360,7 +360,7 @@ async def _require_readable(asking: Asking, context: Context) -> None:
 
 
 def _salt(asking: Asking, found: Passages) -> str:
-    domain = found.scope.domain
+    domain = found.domain
     return kv_salt(
         asking.tenant.keys.purpose("kv-salt"),
         tenant_id=domain.tenant_id,

@@ -87,7 +87,7 @@ def test_scope_and_domain_are_of_one_state(library: Library) -> None:
     library.put("a.txt", "annual leave", "tenant")
     scope = library.scope(ana)
     assert scope.domain.epochs == scope.snapshot.epochs
-    assert library.search(ana, scope=scope).scope is scope
+    assert library.search(ana, scope=scope).domain is scope.domain
 
 
 def test_similarity_is_that_of_the_passages_alone(library: Library) -> None:
@@ -142,8 +142,8 @@ def test_a_revocation_between_search_and_reading_holds(library: Library, monkeyp
     assert found(passages) == ["a.txt"]
     assert attempts == [1, 2]
     assert passages.withheld == 0
-    assert passages.scope is not scope
-    assert passages.scope.domain.epochs == library.scope(ana).domain.epochs
+    assert passages.domain is not scope.domain
+    assert passages.domain.epochs == library.scope(ana).domain.epochs
 
 
 def test_a_replaced_document_is_found_in_its_new_version(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:

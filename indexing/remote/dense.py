@@ -49,9 +49,9 @@ def nearest(
         _require_readable(hits, physical, is_readable)
         hits.sort(key=lambda hit: (-hit.score, hit.chunk_id))
         # One more than needed shows whether the last one ties with others that did not come back.
-        if asked in {readable, MOST_ASKED} or hits[-1].score < hits[wanted - 1].score:
+        if asked >= min(readable, MOST_ASKED) or hits[-1].score < hits[wanted - 1].score:
             return [Scored(*hit) for hit in hits[:wanted]]
-        asked = min(4 * asked, readable, max(MOST_ASKED, asked))
+        asked = min(4 * asked, readable, MOST_ASKED)
 
 
 def _whole(

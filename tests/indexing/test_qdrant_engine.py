@@ -17,7 +17,7 @@ import pytest
 from qdrant_client import models
 
 from indexing.engine import Point
-from indexing.engines.qdrant import QdrantEngine, readable_filter
+from indexing.engines.qdrant import ACORN_SHARE, QdrantEngine, readable_filter
 from tenancy.errors import InvalidInput, NotFound, Unavailable
 
 PHYSICAL = "c_" + "0" * 32
@@ -115,7 +115,9 @@ def test_the_labels_are_in_the_filter_of_the_search(server: Server, engine: Qdra
 def test_few_readable_points_are_compared_one_by_one_and_many_by_the_graph(server: Server) -> None:
     engine = QdrantEngine.server("main", server.url, exact_below=100, ef=64)
     server.script = lambda *_: (200, {"points": []})
-    for readable, k, expected in ((100, 5, {"exact": True}), (101, 5, {"hnsw_ef": 64}), (101, 50, {"hnsw_ef": 100})):
+    acorn = {"enable": True, "max_selectivity": ACORN_SHARE}
+    graph = [(101, 5, {"hnsw_ef": 64, "acorn": acorn}), (101, 50, {"hnsw_ef": 100, "acorn": acorn})]
+    for readable, k, expected in [(100, 5, {"exact": True}), *graph]:
         engine.nearest(PHYSICAL, VECTOR, frozenset({1}), None, k, readable=readable)
         sent = server.requests[-1][2]["params"]
         assert {key: value for key, value in sent.items() if value} == expected

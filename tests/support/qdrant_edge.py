@@ -78,7 +78,7 @@ class EdgeClient:
             limit=limit,
             query=edge.Query.Nearest(query),
             filter=converted_filter(query_filter),
-            params=edge.SearchParams(hnsw_ef=search_params.hnsw_ef, exact=bool(search_params.exact)),
+            params=_params(search_params),
             with_payload=with_payload,
             with_vector=with_vectors,
         )
@@ -151,6 +151,13 @@ def _condition(given: Any) -> Any:
     assert isinstance(given.range, models.Range), given
     bounds = {"gte": given.range.gte, "gt": given.range.gt, "lte": given.range.lte, "lt": given.range.lt}
     return edge.FieldCondition(given.key, range=edge.RangeFloat(**bounds))
+
+
+def _params(given: models.SearchParams) -> edge.SearchParams:
+    acorn = given.acorn and edge.AcornSearchParams(
+        enable=bool(given.acorn.enable), max_selectivity=given.acorn.max_selectivity
+    )
+    return edge.SearchParams(hnsw_ef=given.hnsw_ef, exact=bool(given.exact), acorn=acorn)
 
 
 def _match(given: Any) -> Any:

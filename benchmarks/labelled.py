@@ -65,8 +65,7 @@ class Labelled:
         return _unit(near + dice.normal(scale=0.5 / DIMENSION**0.5, size=near.shape).astype(np.float32))
 
     def scope(self, reader: Reader, collections: Collections) -> tuple[PermissionDomain, CollectionSnapshot]:
-        with self.tenant.reading() as view:
-            snapshot = collections.snapshot(self.tenant, view)
+        with collections.opened(self.tenant) as (view, snapshot):
             return permission_domain(reader.principal, view), snapshot
 
     def right(self, reader: Reader, vector: Vectors, k: int) -> tuple[set[int], float]:

@@ -77,7 +77,9 @@ def measure(
         vector, covers = vectors.encode_query(text), vectors.covers(text)
         for mode in MODES:
             start = time.perf_counter()
-            found = search(tenant, principal, scope, text, vector, PASSAGES, mode, model=vectors.fingerprint, covers=covers)
+            found = search(
+                tenant, principal, scope, text, vector, PASSAGES, mode, model=vectors.fingerprint, covers=covers
+            )
             seconds += time.perf_counter() - start if mode == "hybrid" else 0.0
             ranking = list(dict.fromkeys(item.document for item in found.items))
             gains[mode].append(ndcg(ranking, data.relevant[question]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -70,12 +71,11 @@ class CollectionSnapshot(Protocol):
 class Collections(Protocol):
     """The collections of all tenants."""
 
-    def snapshot(self, tenant: TenantHandle, view: ReadView) -> CollectionSnapshot:
-        """The tenant's collection in the state that `view` sees.
+    def opened(self, tenant: TenantHandle) -> AbstractContextManager[tuple[ReadView, CollectionSnapshot]]:
+        """A read transaction of the tenant, and its collection in the very state that the transaction sees.
 
-        Call it before anything else reads through `view`: the state of a read transaction is fixed by its first
-        read, and so it is never older than what is in memory already.
-        Raises `ModelMismatch`, `StaleDomain` (the view is older), `Corrupt`, `Unavailable` (its engine is away).
+        Raises `ModelMismatch`, `Corrupt`, `Unavailable` (no memory for it, or its engine is away), and `StaleDomain`
+        where the database is older than what is in memory: another file was put in its place.
         """
         ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -19,7 +19,6 @@ from indexing.gpu import GpuSearch
 from indexing.model import require_model
 from indexing.remote.engines import RemoteEngines
 from indexing.snapshot import Snapshot
-from tenancy.errors import InvalidInput
 from tenancy.recent import Recent
 from tenancy.tenant import ReadView, TenantHandle
 
@@ -64,15 +63,15 @@ class OpenCollections:
         self._turns: dict[str, _Turn] = {}
         self._lock = threading.Lock()
 
-    def snapshot(self, tenant: TenantHandle, view: ReadView) -> Snapshot:
-        """See `indexing.collection.Collections.snapshot`."""
-        if view.tenant is not tenant:
-            raise InvalidInput("the view belongs to another tenant", item=tenant.name)
-        current = self._local(tenant, view)
-        if current.engine is not None and current.collection is not None:
-            # Not behind the lock: a slow engine holds up who asks it, and no question that could go on without.
-            self._remote.follow(tenant, view, current.collection)
-        return current
+    @contextmanager
+    def opened(self, tenant: TenantHandle) -> Iterator[tuple[ReadView, Snapshot]]:
+        """See `indexing.collection.Collections.opened`."""
+        with ExitStack() as transaction:
+            view, current = self._local(tenant, transaction)
+            if current.engine is not None and current.collection is not None:
+                # Not in the tenant's turn: a slow engine holds up who asks it, and nobody who could go on without.
+                self._remote.follow(tenant, view, current.collection)
+            yield view, current
 
     def behind(self, tenant: TenantHandle) -> str | None:
         """See `indexing.collection.Collections.behind`."""
@@ -104,21 +103,24 @@ class OpenCollections:
         """The ids of tenants of which something is in memory."""
         return self._open.keys()
 
-    def _local(self, tenant: TenantHandle, view: ReadView) -> Snapshot:
+    def _local(self, tenant: TenantHandle, transaction: ExitStack) -> tuple[ReadView, Snapshot]:
+        """Begin `transaction`, and what is in memory brought to its state."""
         until = self._memory.deadline()
         while True:
             try:
                 with self._turn(tenant.tenant_id):
+                    # Begun in the tenant's turn, its state is no older than what another thread has loaded.
+                    view = transaction.enter_context(tenant.reading())
                     current = self._current(tenant, view)
             except NoRoom as full:
+                transaction.close()
                 # Outside the tenant's turn, so that everybody who waits for it is counted as one who waits.
                 self._memory.wait(full.nbytes, until)
             else:
                 self._memory.shrink()
-                return current
+                return view, current
 
     def _current(self, tenant: TenantHandle, view: ReadView) -> Snapshot:
-        # The view's state is fixed by the first read, in the tenant's turn: no other thread can be ahead of it.
         current = self._open.get(tenant.tenant_id)
         if current is not None and current.epochs == view.epochs:
             return current

@@ -63,8 +63,7 @@ def start(data: Path, folder: Path) -> subprocess.Popen[str]:
 def check_whole(company: Company, reader: Principal) -> set[str]:
     """Every document has all the chunks of one version, its access list, and is found as that; returns versions."""
     embedder = load_embedder(EmbeddingSettings(model="hashing:64"))
-    with company.handle.reading() as view:
-        snapshot = OpenCollections(embedder.fingerprint, 1 << 28).snapshot(company.handle, view)
+    with OpenCollections(embedder.fingerprint, 1 << 28).opened(company.handle) as (view, snapshot):
         domain = permission_domain(reader, view)
         found = snapshot.dense(domain, np.ones(64, dtype=np.float32), 10_000)
         rows = view.execute(select(chunks)).all()

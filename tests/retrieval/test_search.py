@@ -176,14 +176,14 @@ def test_a_stale_view_is_opened_again(library: Library, monkeypatch: pytest.Monk
     ana = library.company.principal("ana")
     library.put("a.txt", "annual leave", "tenant")
     refusals = [StaleDomain("older")] * (ATTEMPTS - 1)
-    snapshot: Callable[..., Any] = OpenCollections.snapshot
+    opened: Callable[..., Any] = OpenCollections.opened
 
     def refusing(*arguments: Any) -> Any:
         if refusals:
             raise refusals.pop()
-        return snapshot(*arguments)
+        return opened(*arguments)
 
-    monkeypatch.setattr(OpenCollections, "snapshot", refusing)
+    monkeypatch.setattr(OpenCollections, "opened", refusing)
     assert found(library.search(ana)) == ["a.txt"]
     refusals += [StaleDomain("older")] * ATTEMPTS
     with pytest.raises(StaleDomain):

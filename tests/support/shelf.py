@@ -99,8 +99,7 @@ class Shelf:
             documents.remove(view, stored.id, NOW)
 
     def scope(self, principal: Principal) -> tuple[PermissionDomain, Snapshot]:
-        with self.company.handle.reading() as view:
-            snapshot = self.collections.snapshot(self.company.handle, view)
+        with self.collections.opened(self.company.handle) as (view, snapshot):
             return permission_domain(principal, view), snapshot
 
     def dense(self, principal: Principal, vector: Sequence[float], k: int = 10) -> list[tuple[int, float]]:

@@ -73,7 +73,7 @@ def back_up(control: Control, tenant: str, path: Path, recovery: X25519PublicKey
     """
     record = control.tenants.show(tenant)
     principal = control.authenticator.operator(tenant)
-    handle, log = control.tenants.open(principal), control.logs.of(principal)
+    handle, log = control.tenants.open(principal, suspended=True), control.logs.of(principal)
     key = secrets.token_bytes(KEY_BYTES)
     with staging(control.tenants.data_dir) as folder:
         _copy(handle.data, folder / DATA_FILE, key, tenant)

@@ -267,8 +267,8 @@ class Tenants:
             self.storage.forget_tenant(tenant_id)
         return gone
 
-    def open(self, principal: Principal) -> TenantHandle:
-        """The handle of the principal's own tenant, with its present contract.
+    def open(self, principal: Principal, *, suspended: bool = False) -> TenantHandle:
+        """The handle of the principal's own tenant, with its present contract; for a backup also a `suspended` one.
 
         Raises `TenantSuspended`, `NotFound` (deleted), `Corrupt` for a contract that this version does not know.
         """
@@ -276,7 +276,7 @@ class Tenants:
             row = connection.execute(_OPENED, {"tenant": principal.tenant_id}).one_or_none()
         if row is None:
             raise NotFound("the tenant does not exist any more", item=principal.tenant)
-        if row.status != "active":
+        if row.status != "active" and not suspended:
             raise TenantSuspended("the tenant is suspended", item=principal.tenant, remedy="ask its operator")
         handle = self._handle(principal.tenant_id, principal.tenant)
         handle.agree(principal.tenant, row.contract)

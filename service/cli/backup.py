@@ -137,7 +137,7 @@ def export(
         principal = control.authenticator.operator(tenant)
 
         def work(trail: Trail) -> dict[str, Any]:
-            made = export_tenant(control.tenants.open(principal), directory, vectors=vectors)
+            made = export_tenant(control.tenants.open(principal, suspended=True), directory, vectors=vectors)
             trail.note(detail={name: made[name] for name in ("documents", "chunks")})
             return made
 

@@ -154,7 +154,9 @@ def _contents(control: Control, name: str) -> dict[str, Any]:
         counts = {
             title: view.execute(select(func.count()).select_from(table)).scalar_one() for title, table in tables.items()
         }
-        return counts | {"acl_epoch": view.epochs.acl, "corpus_epoch": view.epochs.corpus}
+        epochs = {"acl_epoch": view.epochs.acl, "corpus_epoch": view.epochs.corpus}
+        restored = view.execute(select(schema.meta.c.value).where(schema.meta.c.key == "restored")).scalar()
+    return counts | epochs | ({} if restored is None else {"restored": restored})
 
 
 def _row(record: TenantRecord) -> dict[str, Any]:

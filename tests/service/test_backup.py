@@ -174,6 +174,8 @@ def test_a_damaged_tenant_is_replaced_and_keeps_keys_and_log(here: Node) -> None
     assert "restore it from a backup" in here.fails("group", "list", "--tenant", "acme")
     here.done("tenant", "suspend", "acme")
     found = here.data("restore", here.folder / "b", "--replace")
+    here.done("backup", here.folder / "suspended", "--tenant", "acme")
+    here.done("export", here.folder / "suspended-export", "--tenant", "acme")
     assert found["tenant_id"] == tenant_id
     here.done("tenant", "resume", "acme")
     assert here.cited("bo", NOTICE) == ["notice.md"]
@@ -218,6 +220,7 @@ def test_another_node_needs_the_recovery_key_and_says_what_it_does_not_know(
     code, out, err = there("restore", here.folder / "b", "--key", key)
     assert code == 0, err
     assert "withdrawals: unknown" in out
+    assert there.data("tenant", "show", "acme")["restored"]["withdrawals"] == "unknown"
     assert "is not known here" in err
     assert there.tenant_id() == here.tenant_id()
     assert there.cited("ana", SALARY) == ["salaries.md"]

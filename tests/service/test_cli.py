@@ -368,7 +368,7 @@ def test_tenants_are_listed_in_pages_and_streamed(cli: Run, monkeypatch: pytest.
 def test_doctor_says_how_many_tenants_the_limit_of_open_files_permits(
     acme: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for limit, state, tenants in ((1_024, "note", 85), (20_000, "ok", 341)):
+    for limit, state, tenants in ((1_024, "note", 64), (20_000, "ok", 256)):
         monkeypatch.setattr("service.diagnosis.raise_limit", lambda limit=limit: limit)
         found = {row["check"]: row for row in json.loads(acme("doctor", "--json")[1])}["descriptors"]
         assert (found["state"], f"{limit} open files" in found["finding"]) == (state, True)

@@ -15,6 +15,8 @@ from tenancy.errors import Corrupt, InvalidInput, StaleDomain
 from tests.support.people import Company
 from tests.support.shelf import Shelf
 
+pytestmark = pytest.mark.both_storages
+
 EAST = [1.0, 0.0, 0.0, 0.0]
 
 

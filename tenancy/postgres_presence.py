@@ -93,8 +93,6 @@ class PostgresPresence:
         self._lock = threading.Lock()
         self._tables = _tables(server)
         self._connection = self._connected()
-        with self._tables.writing() as connection:
-            connection.execute(insert(_instances).values(id=self.id, started=time.time()))
 
     def alive(self, writer: str) -> bool:
         return writer == self.id or not self._call(lambda connection: _released(connection, writer))
@@ -153,9 +151,13 @@ class PostgresPresence:
 
     def _connected(self) -> Connection:
         with explained("presence"):
-            connection = self._server.apart.connect()
-            connection.execute(_HOLD, {"key": _key(self.id)})
-        return connection
+            held = self._server.apart.connect()
+            held.execute(_HOLD, {"key": _key(self.id)})
+        # Also behind a cut connection: whoever took this process for dead may have dropped its row.
+        with self._tables.writing() as connection:
+            if connection.execute(select(_instances.c.id).where(_instances.c.id == self.id)).first() is None:
+                connection.execute(insert(_instances).values(id=self.id, started=time.time()))
+        return held
 
 
 def _released(connection: Connection, writer: str) -> bool:

@@ -18,6 +18,7 @@ KEPT = {
     "indexing/remote/engines.py": "tenant id; times without content, for a minute",
     "indexing/snapshot.py": "one snapshot of one tenant, then the domain's fingerprint; a fixed number, in the budget",
     "indexing/gpu.py": "a readable set of one snapshot of one tenant",
+    "service/engine_check.py": "the deployment's engines by name; whether they answer",
     "service/loading.py": "tenant id; locks without content, for documents that are written",
     "tenancy/admission.py": "tenant id, then user id; those at rest leave",
     "tenancy/keys.py": "the key object of one tenant, then the purpose; lives with its handle",

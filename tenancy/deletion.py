@@ -86,6 +86,9 @@ class Deletion:
                     "destroyed": {
                         **contents,
                         "queue_items": {"count": 0, "note": "an ingestion is not queued: it ended with an error"},
+                        "temporary_files": {
+                            "note": "none: unfinished backups and restores are under keys never stored"
+                        },
                         "files": artefacts(handle.directory),
                         "collections": {"dropped": collections.dropped, "pending": collections.pending},
                         "api_keys": {"count": len(keys), "sha256": _digest(sorted(keys))},

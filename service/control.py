@@ -55,10 +55,15 @@ def open_control(settings: Settings, master: MasterKey | None = None) -> Control
 def open_tenants(settings: Settings, master: MasterKey) -> Tenants:
     """The control plane alone, over files or over the server of `database.url`."""
     raise_limit()
-    pools, storage = ConnectionPools(), None
-    if settings.database.url:
-        storage = _postgres(settings, pools)
-    return Tenants(settings.data_path, master, pools=pools, storage=storage, environment=settings.environment)
+    pools = ConnectionPools()
+    if not settings.database.url:
+        return Tenants(settings.data_path, master, pools=pools, environment=settings.environment)
+    storage = _postgres(settings, pools)
+    try:
+        return Tenants(settings.data_path, master, pools=pools, storage=storage, environment=settings.environment)
+    except BaseException:
+        storage.close()
+        raise
 
 
 def _postgres(settings: Settings, pools: ConnectionPools) -> Storage:

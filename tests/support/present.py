@@ -1,6 +1,5 @@
 """A process that is there: `python -m tests.support.present DATA_DIR URL` writes its id, and goes on until it ends.
 
-
 URL is empty for files. Its audit log "t_1" is marked.
 """
 

@@ -13,12 +13,17 @@ from sqlalchemy import Column, MetaData, Select, Table, func, insert, select, te
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError, ProgrammingError
 
-from tenancy.errors import InvalidInput, NotFound, SchemaTooNew, Unavailable
+from tenancy.control import Tenants
+from tenancy.errors import Corrupt, InvalidInput, NotFound, SchemaTooNew, Unavailable
+from tenancy.identity import Authenticator
+from tenancy.keyring import rotate_master
+from tenancy.keys import MasterKey
 from tenancy.postgres import PostgresDatabase
 from tenancy.postgres_storage import PostgresStorage
 from tenancy.postgres_url import PostgresSettings, server_url
 from tenancy.storage import Place
 from tenancy.types import Integer, Text, among
+from tests.support.people import Company
 from tests.support.postgres import fresh_database, postgres_storage
 
 metadata = MetaData()
@@ -276,3 +281,66 @@ def _cut_all(url: str) -> Select[Any]:
             "WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
     return select(notes)
+
+
+def test_the_keyring_is_one_row_and_the_master_key_can_change_beside_a_server(
+    url: str, storage: PostgresStorage, tmp_path: Path
+) -> None:
+    beside = postgres_storage(url, tmp_path)
+    old, new = MasterKey(bytes(32)), MasterKey(bytes([1]) * 32)
+    first = Tenants(tmp_path, old, storage=storage)
+    made = first.create("acme")
+    rotate_master(beside.keyring, old, new)
+    assert first.show("acme") == made
+    with pytest.raises(InvalidInput, match="did not wrap"):
+        Tenants(tmp_path, old, storage=beside)
+    second = Tenants(tmp_path, new, storage=beside)
+    assert second.show("acme") == made
+    second.close()
+
+
+def test_a_lost_keyring_or_control_plane_is_no_new_beginning(
+    url: str, storage: PostgresStorage, tmp_path: Path
+) -> None:
+    master = MasterKey(bytes(32))
+    tenants = Tenants(tmp_path, master, storage=storage)
+    tenants.create("acme")
+    _run(url, "DELETE FROM sr_control.keyring")
+    with pytest.raises(Corrupt, match="keyring is missing"):
+        Tenants(tmp_path, master, storage=storage)
+    _run(url, "DROP SCHEMA sr_control CASCADE")
+    beside = postgres_storage(url, tmp_path)
+    with pytest.raises(Corrupt, match="control plane is missing"):
+        Tenants(tmp_path, master, storage=beside)
+    beside.close()
+
+
+def test_a_deleted_tenant_has_no_schema_and_an_interrupted_deletion_is_finished(
+    url: str, storage: PostgresStorage, tmp_path: Path
+) -> None:
+    tenants = Tenants(tmp_path, MasterKey(bytes(32)), storage=storage)
+    authenticator = Authenticator(tenants)
+    acme, globex = Company(tenants, authenticator, "acme"), Company(tenants, authenticator, "globex")
+    acme.document("paper", allow=["tenant"])
+    globex.document("paper", allow=["tenant"])
+    tenants.delete("acme")
+    gone, stays = f"sr_{acme.handle.tenant_id}", f"sr_{globex.handle.tenant_id}"
+    assert gone not in storage._schemas()
+    assert stays in storage._schemas()
+    _run(url, f'CREATE SCHEMA "{gone}"')
+    assert tenants.sweep() == [acme.handle.tenant_id]
+    assert gone not in storage._schemas()
+    assert not globex.domain(globex.principal("ana")).is_empty
+
+
+def test_the_server_tells_what_it_is_like(storage: PostgresStorage) -> None:
+    about = storage._server.examine(3)
+    assert (about.tls, about.unsafe) == (None, None)
+    assert about.version.split(".")[0].isdigit()
+    assert about.round_trip_ms > 0
+    assert about.free_connections > 0
+
+
+def _run(url: str, statement: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(statement.encode())

@@ -6,6 +6,7 @@ Points hold integers beside their vector: `document`, the label ids `allow` and 
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import re
 import time
@@ -174,7 +175,7 @@ class QdrantEngine:
                 with_payload=False, with_vectors=False,
             )
         )  # fmt: skip
-        return [Hit(int(point.id), float(point.score)) for point in found.points]
+        return [Hit(self._number(point.id), float(point.score)) for point in found.points]
 
     def chunk_ids(self, physical: str) -> Iterator[Sequence[int]]:
         offset: Any = None
@@ -184,7 +185,7 @@ class QdrantEngine:
                     physical, limit=SCROLL_POINTS, offset=after, with_payload=False, with_vectors=False
                 )
             )
-            yield [int(record.id) for record in records]
+            yield [self._number(record.id) for record in records]
             if offset is None:
                 return
 
@@ -245,6 +246,9 @@ class QdrantEngine:
             raise self._refused(error) from error
         except ApiException as error:
             raise self._unavailable("cannot be reached", "start it, or correct its address") from error
+        except (json.JSONDecodeError, AssertionError):
+            # What the client raises for an answer that is no JSON, and for one without a result.
+            raise self._unreadable() from None
         except ValueError as error:
             # The local mode's way of saying 404; its other complaints would be faults of this module.
             if "not found" not in str(error):
@@ -261,6 +265,15 @@ class QdrantEngine:
         if status in {500, 507}:
             return self._unavailable("failed", "look at its log: its disk may be full")
         return self._unavailable(f"answered with HTTP status {status}", "look at its log")
+
+    def _number(self, point_id: object) -> int:
+        """A chunk id; other ids than numbers are none of ours."""
+        if not isinstance(point_id, int):
+            raise self._unreadable()
+        return point_id
+
+    def _unreadable(self) -> EngineUnavailable:
+        return self._unavailable("gave an answer that cannot be read", "look whether its address is that of a Qdrant")
 
     def _absent(self) -> NotFound:
         return NotFound("the collection is not at the engine", item=self._name)

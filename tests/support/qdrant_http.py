@@ -33,7 +33,14 @@ _BODIES = {
     "503": "Service is starting",
     "507": "Service internal error: Not enough space available for optimization",
 }
-_WRONG = {"null": {"result": None}, "shape": {"result": {"points": {"id": "x"}}}, "list": [1], "empty": {}}
+_UUID = "5c56c793-69f3-4fbf-87e6-c4bf54c28c26"
+_WRONG = {
+    "null": {"result": None},
+    "shape": {"result": {"points": {"id": "x"}}},
+    "ids": {"result": {"points": [{"id": _UUID, "version": 1, "score": 0.5}], "exists": False}},
+    "list": [1],
+    "empty": {},
+}
 
 
 class QdrantHttp:
@@ -77,7 +84,7 @@ class QdrantHttp:
     @contextmanager
     def fault(self, kind: str, calls: str = "all") -> Iterator[None]:
         """While this lasts, `calls` ("all", "write" or "search") are answered with an HTTP status ("507"), with
-        "garbage", or with JSON that means something else ("null", "shape", "list", "empty"). With "crash" it writes
+        "garbage", or with JSON that means something else ("null", "shape", "ids", "list", "empty"). With "crash" it writes
         half of the next points and kills itself.
         """
         self._control({"fault": kind, "calls": calls})
@@ -218,7 +225,7 @@ class _Server:
         from qdrant_client import models
 
         found = await self.client.query_points(
-            name, body["query"], models.Filter(**body["filter"]), models.SearchParams(**body["params"]),
+            name, body["query"]["nearest"], models.Filter(**body["filter"]), models.SearchParams(**body["params"]),
             body["limit"], False, False,
         )  # fmt: skip
         return {"points": [{"id": point.id, "version": 1, "score": point.score} for point in found.points]}

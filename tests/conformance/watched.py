@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from indexing.engine import Engine, Hit, Point
+from indexing.engine import MARK, Engine, Hit, Point
 from tenancy.errors import Unavailable
 
 
@@ -42,8 +42,9 @@ class Watched:
         self._call("create", physical, dimension)
 
     def put(self, physical: str, points: Sequence[Point]) -> None:
-        self.points += points
-        self._call("put", physical, points)
+        self.points += [point for point in points if point.chunk_id != MARK]
+        # The other way round, so that the order in which an engine got points is not that of their ids.
+        self._call("put", physical, points[::-1])
 
     def remove(self, physical: str, chunk_ids: Sequence[int]) -> None:
         self._call("remove", physical, chunk_ids)

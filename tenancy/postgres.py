@@ -15,13 +15,27 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 import psycopg
-from sqlalchemy import Column, MetaData, NullPool, Table, create_engine, event, exc, insert, select, text, update
+from sqlalchemy import (
+    Column,
+    Executable,
+    MetaData,
+    NullPool,
+    Row,
+    Table,
+    create_engine,
+    event,
+    exc,
+    insert,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.schema import CreateIndex, CreateSchema, CreateTable
 
@@ -77,8 +91,6 @@ class Server:
             pool_size=settings.pool_size,
             max_overflow=0,
             pool_timeout=settings.lock_timeout_s,
-            # After a restart of the server every pooled connection is dead: found out before it is used.
-            pool_pre_ping=True,
             pool_use_lifo=True,
             query_cache_size=2_000,
             **options,
@@ -90,19 +102,18 @@ class Server:
 
     def examine(self, probes: int) -> About:
         """What the server is like; `probes` statements are timed. Raises `Unavailable`."""
-        with explained("database"), self.engine.begin() as connection:
-            row = connection.execute(_ABOUT).one()
-            begun = time.perf_counter()
+        with explained("database"), begun(self.engine, _ABOUT) as (connection, (row,)):
+            start = time.perf_counter()
             for _ in range(probes):
                 connection.execute(_LEAST)
-            taken = time.perf_counter() - begun
+            taken = time.perf_counter() - start
         off = [setting for setting, value in (("fsync", row.fsync), ("full_page_writes", row.pages)) if value != "on"]
         return About(row.version, 1000 * taken / probes, row.tls, off[0] if off else None, max(0, row.free))
 
     def make(self, schema: str) -> None:
         """Create a schema where there is none."""
-        with explained(schema), self.engine.begin() as connection:
-            if connection.execute(_SCHEMA, {"schema": schema}).first() is None:
+        with explained(schema), begun(self.engine, _SCHEMA, {"schema": schema}) as (connection, found):
+            if not found:
                 # Two that create one schema at the same time fail in spite of IF NOT EXISTS.
                 connection.execute(_LOCK, {"key": lock_key("schema", schema)})
                 connection.execute(CreateSchema(schema, if_not_exists=True))
@@ -155,8 +166,8 @@ class PostgresDatabase:
     def reading(self) -> Iterator[Connection]:
         """One read transaction: all its statements see one state of the schema, that of the first of them."""
         self._prepare()
-        with self._explained(), self._readers.begin() as connection:
-            self._check(connection)
+        with self._explained(), begun(self._readers, self._select_version) as (connection, found):
+            self._check(found)
             yield connection
 
     @contextmanager
@@ -164,7 +175,7 @@ class PostgresDatabase:
         """One write transaction: committed at the end of the block, rolled back on any exception."""
         self._prepare()
         with self._explained(), self._locked() as connection:
-            self._check(connection)
+            self._check(connection.execute(self._select_version).all())
             yield connection
 
     def truncate_wal(self) -> None:
@@ -172,8 +183,7 @@ class PostgresDatabase:
 
     @contextmanager
     def _locked(self) -> Iterator[Connection]:
-        with self._writers.begin() as connection:
-            connection.execute(_LOCK, self._key)
+        with begun(self._writers, _LOCK, self._key) as (connection, _):
             yield connection
 
     @contextmanager
@@ -187,8 +197,8 @@ class PostgresDatabase:
                 raise
 
     def _is_there(self) -> bool:
-        with self._writers.begin() as connection:
-            return connection.execute(_SCHEMA, {"schema": self.schema}).first() is not None
+        with begun(self._writers, _SCHEMA, {"schema": self.schema}) as (_, found):
+            return bool(found)
 
     def _deleted(self) -> NotFound:
         return NotFound("the data was deleted", item=self.schema)
@@ -202,7 +212,7 @@ class PostgresDatabase:
                 return
             made = self._mark is not None and self._mark.made()
             with self._explained():
-                with self._writers.begin() as connection:
+                with begun(self._writers, _LEAST) as (connection, _):
                     found = self._found(connection)
                 if found == 0 and made:
                     raise Corrupt("the tables are missing", item=self.schema, remedy="restore them from a backup")
@@ -222,9 +232,9 @@ class PostgresDatabase:
             raise self._deleted()
         return 0
 
-    def _check(self, connection: Connection) -> None:
+    def _check(self, rows: Sequence[Row[Any]]) -> None:
         """Refuse a schema that a newer program has migrated since it was opened."""
-        found = int(connection.execute(self._select_version).scalar_one())
+        found = int(rows[0].version)
         if found > self.version:
             raise SchemaTooNew(
                 f"the schema has version {found}, this program knows {self.version}",
@@ -237,7 +247,7 @@ class PostgresDatabase:
         if found == 0:
             self._create(connection)
             return
-        self._check(connection)
+        self._check(connection.execute(self._select_version).all())
         for migration in self._migrations[found - 1 :]:
             migration(connection)
         connection.execute(update(self._version).values(version=self.version))
@@ -250,6 +260,29 @@ class PostgresDatabase:
         connection.execute(insert(self._version).values(version=self.version))
         if self._seed is not None:
             self._seed(connection)
+
+
+@contextmanager
+def begun(
+    engine: Engine, first: Executable, parameters: Mapping[str, Any] | None = None
+) -> Iterator[tuple[Connection, Sequence[Row[Any]]]]:
+    """A transaction that begins with the statement `first`, and its rows: committed at the end, or rolled back.
+
+    After a restart of the server every pooled connection is dead. That shows at the first statement, and another
+    connection takes the place: nothing was done on that one yet.
+    """
+    with ExitStack() as stack:
+        connection = stack.enter_context(engine.connect())
+        try:
+            rows = connection.execute(first, parameters).all()
+        except exc.DBAPIError as error:
+            connection.close()
+            if not error.connection_invalidated:
+                raise
+            connection = stack.enter_context(engine.connect())
+            rows = connection.execute(first, parameters).all()
+        yield connection, rows
+        connection.commit()
 
 
 def lock_key(*names: str) -> int:

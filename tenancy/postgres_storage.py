@@ -20,7 +20,7 @@ from sqlalchemy.schema import CreateSchema, DropSchema
 from tenancy.database import PAGE_CACHE_KIB, ConnectionPools, Mark, Migration
 from tenancy.errors import NotFound, Unavailable
 from tenancy.keyring import KeyringStore
-from tenancy.postgres import PostgresDatabase, Server, explained, lock_key
+from tenancy.postgres import PostgresDatabase, Server, begun, explained, lock_key
 from tenancy.postgres_presence import PostgresKeyring, PostgresPresence
 from tenancy.postgres_url import PostgresSettings
 from tenancy.presence import Presence
@@ -66,8 +66,8 @@ class PostgresStorage:
         return PostgresDatabase(self._server, schema, metadata, seed=seed, migrations=migrations, mark=mark)
 
     def holds(self, place: Place) -> bool:
-        with explained(_ITEM), self._server.engine.begin() as connection:
-            return connection.execute(_TABLES, {"schema": schema_of(place)}).first() is not None
+        with explained(_ITEM), begun(self._server.engine, _TABLES, {"schema": schema_of(place)}) as (_, found):
+            return bool(found)
 
     def holds_tenants(self) -> bool:
         return any(schema.startswith("sr_t_") for schema in self._schemas())
@@ -78,7 +78,7 @@ class PostgresStorage:
     def remove_tenant(self, tenant_id: str) -> bool:
         found = bool(self.leftovers([tenant_id]))
         self.forget_tenant(tenant_id)
-        with explained(_ITEM), self._server.engine.begin() as connection:
+        with explained(_ITEM), begun(self._server.engine, _SCHEMAS) as (connection, _):
             connection.execute(DropSchema(f"sr_{tenant_id}", cascade=True, if_exists=True))
         return found
 
@@ -115,8 +115,8 @@ class PostgresStorage:
         self._server.close()
 
     def _schemas(self) -> set[str]:
-        with explained(_ITEM), self._server.engine.begin() as connection:
-            return set(connection.execute(_SCHEMAS).scalars())
+        with explained(_ITEM), begun(self._server.engine, _SCHEMAS) as (_, found):
+            return {row.nspname for row in found}
 
     def _directory(self, tenant_id: str) -> Path:
         return self._data_dir / "tenants" / tenant_id

@@ -210,6 +210,19 @@ def test_no_free_connection_and_a_cut_one_are_unavailable_and_pass(url: str, tmp
     storage.close()
 
 
+def test_pooled_connections_that_died_are_replaced_unnoticed(url: str, storage: PostgresStorage) -> None:
+    """As after a restart of the server, between two transactions."""
+    notebook = database(storage)
+    add(notebook, "first")
+    _cut_all(url)
+    assert texts(notebook) == ["first"]
+    _cut_all(url)
+    add(notebook, "second")
+    _cut_all(url)
+    assert storage.holds(PLACE)
+    assert texts(notebook) == ["first", "second"]
+
+
 def test_commits_are_durable_where_the_servers_default_is_not(url: str, storage: PostgresStorage) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         name = connection.info.dbname

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
     from indexing.filters import SealedFilter
+
+
+MARK: Final = 0
+"""Id of a point that is no chunk (`indexing.remote.mark`); those of chunks and documents begin at 1."""
 
 
 class Hit(NamedTuple):
@@ -89,7 +93,7 @@ class Engine(Protocol):
         ...
 
     def chunk_ids(self, physical: str) -> Iterator[Sequence[int]]:
-        """The ids of all points, in pieces: to compare a collection with the database. Raises `NotFound`."""
+        """The ids of all points but the mark, in pieces: to compare with the database. Raises `NotFound`."""
         ...
 
     def drop(self, physical: str) -> None:

@@ -20,7 +20,7 @@ from pymilvus import AsyncMilvusClient
 from pymilvus.client.connection_manager import AsyncConnectionManager
 from pymilvus.exceptions import MilvusException
 
-from indexing.engine import Hit, Point
+from indexing.engine import MARK, Hit, Point
 from indexing.engines import milvus_schema as schema
 from indexing.engines.loop import EngineLoop
 from indexing.engines.milvus_errors import as_error, is_passing, is_unloaded, silence_client
@@ -244,7 +244,7 @@ class MilvusEngine:
 
     def _ids(self, physical: str, condition: str) -> Iterator[npt.NDArray[np.int64]]:
         """Ids of the points that meet `condition`, ascending, in pieces."""
-        after = -1
+        after = MARK
         while True:
             expression = f"{schema.CHUNK} > {after}" + (f" and {condition}" if condition else "")
             found = self._call(

@@ -20,7 +20,7 @@ from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
-from indexing.engine import Hit, Point
+from indexing.engine import MARK, Hit, Point
 from indexing.engines.loop import EngineLoop
 from indexing.engines.transport import authorities, checked_address, read_key
 from tenancy.errors import EngineUnavailable, NotFound, Unavailable
@@ -178,7 +178,7 @@ class QdrantEngine:
         return [Hit(self._number(point.id), float(point.score)) for point in found.points]
 
     def chunk_ids(self, physical: str) -> Iterator[Sequence[int]]:
-        offset: Any = None
+        offset: Any = MARK + 1
         while True:
             records, offset = self._call(
                 lambda after=offset: self._client.scroll(  # type: ignore[misc]

@@ -16,8 +16,9 @@ from sqlalchemy import select
 
 from indexing.catalogue import Collection, find, set_applied
 from indexing.engine import Engine
+from indexing.remote.mark import is_marked, put_mark
 from indexing.remote.points import all_points, points_of, stored_count, stored_ids
-from tenancy.errors import NotFound, StaleDomain
+from tenancy.errors import NotFound, StaleDomain, Unavailable
 from tenancy.schema import changes, chunks
 from tenancy.tenant import EXCLUSIVE_S, ReadView, TenantHandle
 
@@ -42,7 +43,7 @@ def catch_up(
     """Bring `engine` to the newest state that the database has when this begins; returns the record as it is then.
 
     Only the documents that changed are written, or all where the list of changes does not reach back, where a build
-    was not finished, and where the engine has lost the collection.
+    was not finished, and where the engine has lost the collection or holds an older state than it acknowledged.
     Raises `Unavailable` where the engine is away: what is written stays, and the next call goes on.
     Raises `StaleDomain` where the collection went off the record meanwhile, `Corrupt`.
     """
@@ -56,12 +57,14 @@ def catch_up(
                 return current
             changed = None if current.applied == REBUILD else _changed_since(view, current.applied)
         try:
-            if changed is None:
+            # A process that ended before its acknowledgement has left the mark of a later state.
+            if changed is None or not _is_marked(engine, current, newest):
                 _rebuild(tenant, engine, current, progress)
             else:
                 _write(tenant, engine, current, changed)
         except NotFound:
             _rebuild(tenant, engine, current, progress)
+        put_mark(engine, current.physical, _dimension(current), newest)
         return _acknowledged(tenant, current, newest)
 
 
@@ -95,6 +98,35 @@ def repair(
             pass
         require_rebuild(tenant, current)
     catch_up(tenant, engine, collection, patience_s=patience_s)
+
+
+def require_marked(
+    tenant: TenantHandle, engine: Engine, collection: Collection, *, patience_s: float = EXCLUSIVE_S
+) -> bool:
+    """Build the collection anew where the engine holds an older state of it than it acknowledged.
+
+    False where the engine is away: a question that can do without it may go on. Raises as `catch_up`.
+    """
+    try:
+        if _is_marked(engine, collection, collection.applied):
+            return True
+    except Unavailable:
+        return False
+    # Where somebody is just writing, the mark is another one too.
+    with tenant.exclusive(LOCK, patience_s):
+        with tenant.reading() as view:
+            current, newest = find(view, collection.id), view.epochs.changes
+        if current is None or current.applied < newest:
+            return True
+        if _is_marked(engine, current, current.applied):
+            return True
+        require_rebuild(tenant, current)
+    catch_up(tenant, engine, collection, patience_s=patience_s)
+    return True
+
+
+def _is_marked(engine: Engine, collection: Collection, most: int) -> bool:
+    return is_marked(engine, collection.physical, _dimension(collection), collection.applied, most)
 
 
 def require_rebuild(tenant: TenantHandle, collection: Collection) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
@@ -11,12 +12,15 @@ from indexing.catalogue import EMBEDDED, Collection, find, serving
 from indexing.collection import EngineDisagrees
 from indexing.engine import Engine
 from indexing.engines.registry import Engines
-from indexing.remote.catching_up import catch_up, repair, require_rebuild
+from indexing.remote.catching_up import catch_up, repair, require_marked, require_rebuild
 from tenancy.errors import EngineBehind, EngineUnavailable, StaleDomain, Unavailable
 from tenancy.tenant import ReadView, TenantHandle
 
 QUESTION_PATIENCE_S: Final = 10.0
 """How long a question waits for somebody else who is bringing the engine up to date, as ingestion does."""
+
+CHECK_S: Final = 60.0
+"""How long an engine is believed to hold what it acknowledged."""
 
 REPAIR_PAUSE_S: Final = 60.0
 """How long a tenant's collection is left alone after a repair that a question started; doubled each time it was not
@@ -40,6 +44,7 @@ class RemoteEngines:
         self._engines = engines if isinstance(engines, Engines) else Engines.connected(engines)
         self._clock = clock
         self._repaired: dict[str, _Repair] = {}
+        self._marked: OrderedDict[str, float] = OrderedDict()
         self._lock = threading.Lock()
 
     def of(self, tenant: TenantHandle, collection: Collection | None) -> Engine | None:
@@ -50,13 +55,21 @@ class RemoteEngines:
         return None if collection is None else self._engines.of(tenant, collection.engine)
 
     def follow(self, tenant: TenantHandle, view: ReadView, collection: Collection) -> None:
-        """Bring the engine up to `view` before a question is asked of it. Raises as `catch_up`."""
+        """Bring the engine up to `view` before a question is asked of it. Raises as `catch_up`.
+
+        Now and then it is asked whether it still holds what it acknowledged: its operator may have restored it.
+        """
         engine = self.of(tenant, collection)
         current = find(view, collection.id)
         if current is None:
             raise StaleDomain("the collection was replaced meanwhile", item=collection.physical)
-        if engine is not None and current.applied < view.epochs.changes:
+        if engine is None:
+            return
+        if current.applied < view.epochs.changes:
             catch_up(tenant, engine, current, patience_s=QUESTION_PATIENCE_S)
+        elif not self._is_due(current) or not require_marked(tenant, engine, current, patience_s=QUESTION_PATIENCE_S):
+            return
+        self._checked_now(current)
 
     def behind(self, tenant: TenantHandle) -> str | None:
         """See `indexing.collection.Collections.behind`."""
@@ -82,6 +95,7 @@ class RemoteEngines:
                 item=error.item,
                 remedy="run it again when the engine is back; a question brings it up to date too",
             ) from error
+        self._checked_now(collection)
 
     def repair(self, tenant: TenantHandle, found: EngineDisagrees) -> None:
         """See `indexing.collection.Collections.repair`. What somebody else repaired meanwhile is not repaired again."""
@@ -99,6 +113,20 @@ class RemoteEngines:
                 catch_up(tenant, engine, collection, patience_s=QUESTION_PATIENCE_S)
             else:
                 repair(tenant, engine, collection, found.chunk_ids, patience_s=QUESTION_PATIENCE_S)
+
+    def _is_due(self, collection: Collection) -> bool:
+        """Whether it is time to ask for the collection's mark."""
+        with self._lock:
+            at = self._marked.get(collection.physical)
+            return bool(collection.applied) and (at is None or self._clock() - at >= CHECK_S)
+
+    def _checked_now(self, collection: Collection) -> None:
+        now = self._clock()
+        with self._lock:
+            self._marked[collection.physical] = now
+            self._marked.move_to_end(collection.physical)
+            while now - next(iter(self._marked.values())) >= CHECK_S:
+                self._marked.popitem(last=False)
 
     def _may_repair(self, tenant: TenantHandle, found: EngineDisagrees, noticed: float) -> bool:
         """False where it was repaired behind `noticed`. Raises `Unavailable` where the last repair did not help."""

@@ -24,6 +24,7 @@ from hypothesis import given, settings
 from indexing.engine import Hit, Point
 from indexing.filters import parse
 from indexing.remote import catching_up, points
+from indexing.remote.mark import put_mark
 from retrieval.search import open_scope, search
 from tenancy import tenant as tenant_module
 from tenancy.domain import permission_domain
@@ -506,6 +507,27 @@ def test_a_collection_that_the_engine_lost_is_built_again(place: Place) -> None:
     place.engine.inner.drop(place.collection().physical)
     place.shelf.put("new", "word", vectors=[[20.0, 0, 0, 0]], allow=["tenant"])
     assert place.found(place.bo) == place.expected(place.bo)
+    assert place.held() == place.stored()
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("noticed_by", ["question", "writer"])
+def test_an_older_state_that_an_engine_was_put_back_to_is_noticed(place: Place, noticed_by: str) -> None:
+    """So many rows that a search is full without those that are missing."""
+    place.shelf.put("a", *["word"] * 40, vectors=[[1.0, 1, 0, 0]] * 40, allow=["tenant"])
+    place.settle()
+    older = place.collection().applied
+    lost = place.shelf.put("b", "word", vectors=[[9.0, 0, 0, 0]], allow=["tenant"])
+    place.settle()
+    assert place.found(place.ana, EAST, 1) == lost
+    place.engine.remove(place.collection().physical, lost)
+    put_mark(place.engine, place.collection().physical, place.shelf.fingerprint.dimension, older)
+    if noticed_by == "question":
+        place.connect()
+    else:
+        place.shelf.put("c", "word", vectors=[[0.0, 1, 0, 0]], allow=["tenant"])
+        place.settle()
+    assert place.found(place.ana, EAST, 1) == lost
     assert place.held() == place.stored()
 
 

@@ -8,11 +8,15 @@ from typing import Any
 import numpy as np
 
 from indexing.engine import MARK, Engine, Hit, Point
+from indexing.remote.mark import LABELS
 from tenancy.errors import Unavailable
 
 
 class Watched:
-    """Hands every call to `inner` after `before`, and calls `after` behind it; `calls` are the names of the methods."""
+    """Hands every call to `inner` after `before`, and calls `after` behind it; `calls` are the names of the methods.
+
+    What has to do with the mark of a collection is in `calls` alone.
+    """
 
     def __init__(self, inner: Engine) -> None:
         self.inner = inner
@@ -55,8 +59,10 @@ class Watched:
     def nearest(
         self, physical: str, vector: np.ndarray, labels: frozenset[int], where: Any, k: int, *, readable: int
     ) -> list[Hit]:
-        self.filters.append((labels, where))
         found: list[Hit] = self._call("nearest", physical, vector, labels, where, k, readable=readable)
+        if min(labels) >= LABELS:
+            return found
+        self.filters.append((labels, where))
         return self.answer(found)
 
     def chunk_ids(self, physical: str) -> Iterator[Sequence[int]]:

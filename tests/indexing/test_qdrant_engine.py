@@ -222,7 +222,7 @@ def test_a_server_that_is_not_there_is_unavailable() -> None:
 
 
 def test_ids_come_in_pieces_to_the_end(server: Server, engine: QdrantEngine) -> None:
-    pages = {None: ([1, 2], 3), 3: ([3, 4], 5), 5: ([5], None)}
+    pages = {1: ([1, 2], 3), 3: ([3, 4], 5), 5: ([5], None)}
 
     def script(_: str, __: str, body: Any) -> tuple[int, Any]:
         ids, offset = pages[body.get("offset")]

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
@@ -33,6 +33,10 @@ MANIFEST: Final = "manifest.json"
 LEDGER: Final = "ledger.jsonl"
 VERSION: Final = 1
 
+# An archive for a recovery key can be made by anybody who has its public half: nothing in it is taken on trust.
+TenantId = Annotated[str, msgspec.Meta(pattern=r"\At_[0-9a-f]{32}\Z")]
+Key = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9+/]{43}=\Z")]
+
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The first member of a backup. Times in UTC epoch seconds; keys in base64, safe in the encrypted archive alone.
@@ -41,13 +45,13 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     that the documents know of, `audit_size` and `audit_root` (hexadecimal) are the state of the audit log.
     """
 
-    tenant_id: str
+    tenant_id: TenantId
     name: str
     tenant_created: float
     contract: dict[str, Any]
     made: float
-    file_key: str
-    audit_key: str
+    file_key: Key
+    audit_key: Key
     ledger: int
     audit_size: int
     audit_root: str
@@ -58,7 +62,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 class LedgerManifest(msgspec.Struct, frozen=True, kw_only=True):
     """The first member of a ledger: whose, how far it goes, and when the tenant was deleted if it was."""
 
-    tenant_id: str
+    tenant_id: TenantId
     name: str
     made: float
     head: int

@@ -29,6 +29,7 @@ from service.control import Control
 from tenancy import archive, ledger
 from tenancy.adoption import Arrival, Known, revive
 from tenancy.archive import Unlock
+from tenancy.contract import stored_contract
 from tenancy.database import ConnectionPools, Database
 from tenancy.errors import Conflict, Corrupt, InvalidInput, SchemaTooNew
 from tenancy.names import tenant_name
@@ -88,7 +89,8 @@ def restore_tenant(control: Control, path: Path, wish: Wish) -> dict[str, Any]:
         same = _keeps_id(manifest, known, wish)
         withdrawals = _withdrawals(control, manifest, known, brought)
         tenant_id = manifest.tenant_id if same else f"t_{secrets.token_hex(16)}"
-        name = manifest.name if wish.replace else wish.name or manifest.name
+        # By its id, whatever the archive says: the tenant that is suspended is the one that is replaced.
+        name = str(known.name) if wish.replace else wish.name or manifest.name
         key = base64.b64decode(manifest.file_key)
         data, trail = stack.enter_context(detached(folder, key))
         summary = _prepare(data, manifest, withdrawals, withdrawals.position if same else 0)
@@ -97,6 +99,7 @@ def restore_tenant(control: Control, path: Path, wish: Wish) -> dict[str, Any]:
             tenants.replace_data(name, data)
         else:
             tenant_name(name)
+            stored_contract(manifest.contract, name)
             log: dict[str, Database] = {}
             if known.audit_key is None:
                 log[AUDIT_FILE] = trail
@@ -126,6 +129,8 @@ def _extract(path: Path, unlock: Unlock, folder: Path) -> Manifest:
     found = set()
     with archive.reading(path, "tenant", unlock) as members:
         for name, content in members:
+            if name in found:
+                raise Corrupt("the archive holds something twice", item=str(path), remedy="use another backup")
             if name == MANIFEST:
                 manifest = _decoded(content.read(_MAX_MANIFEST), Manifest, path)
             elif name in {DATA_FILE, AUDIT_FILE}:
@@ -148,8 +153,7 @@ def _read_ledger(path: Path, unlock: Unlock, backup: Manifest) -> tuple[LedgerMa
             if name == MANIFEST:
                 manifest = _decoded(content.read(_MAX_MANIFEST), LedgerManifest, path)
             elif name == LEDGER:
-                decoder = msgspec.json.Decoder(tuple[int, float, list[Any]])
-                entries = [decoder.decode(line) for line in content]
+                entries = [_entry(line, path) for line in content]
     if manifest is None:
         raise Corrupt("the ledger is not complete", item=str(path), remedy="make it again")
     if manifest.tenant_id != backup.tenant_id:
@@ -157,6 +161,16 @@ def _read_ledger(path: Path, unlock: Unlock, backup: Manifest) -> tuple[LedgerMa
     if manifest.made < backup.made:
         raise InvalidInput("this ledger is older than the backup", item=str(path), remedy="make it again")
     return manifest, Withdrawals(BROUGHT, tuple(entries))
+
+
+def _entry(line: bytes, path: Path) -> tuple[int, float, list[Any]]:
+    try:
+        entry = msgspec.json.decode(line, type=tuple[int, float, list[Any]])
+    except msgspec.MsgspecError:
+        raise Corrupt("the ledger cannot be read", item=str(path), remedy="make it again") from None
+    if not ledger.known(entry[2]):
+        raise Corrupt("the ledger holds something unknown", item=str(path), remedy="make it again")
+    return entry
 
 
 def _decoded(data: bytes, kind: type[T], path: Path) -> T:

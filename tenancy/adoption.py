@@ -18,7 +18,7 @@ from sqlalchemy.engine import Connection
 
 from tenancy import schema
 from tenancy.database import Database
-from tenancy.errors import AlreadyExists
+from tenancy.errors import AlreadyExists, Unavailable
 from tenancy.keyring import sync_directory
 from tenancy.keys import KEY_BYTES, RootKey, derive
 from tenancy.registry import FIRST, write_generation
@@ -100,9 +100,16 @@ class Adoption:
                     staged.rename(home)
                     placed.append(home)
                     sync_directory(home.parent)
-        except BaseException:
+        except BaseException as error:
             for home in placed:
                 shutil.rmtree(home, ignore_errors=True)
+            for home in homes.values():
+                # What was there before is nobody's to sweep.
+                self._mark_of(home).unlink(missing_ok=True)
+            if isinstance(error, OSError):
+                raise Unavailable(
+                    "the tenant's folders cannot be put in place", item=arrival.name, remedy=str(error.strerror)
+                ) from error
             raise
         for home in placed:
             self._mark_of(home).unlink(missing_ok=True)

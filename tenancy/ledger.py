@@ -126,6 +126,15 @@ def apply(tenant: Connection, what: Sequence[Any]) -> bool:
     return kind != LOST and _APPLY[kind](tenant, *about) > 0
 
 
+def known(what: Sequence[Any]) -> bool:
+    """Whether `what`, out of a file, is an entry that `apply` understands."""
+    kind, about = what[0] if what else None, list(what[1:])
+    if kind == LOST:
+        return not about
+    wanted = _ABOUT.get(kind) if isinstance(kind, str) else None
+    return wanted is not None and [type(part) for part in about] == wanted
+
+
 def _document(tenant: Connection, document_id: int) -> int:
     present = (schema.versions.c.document_id == document_id) & schema.versions.c.retired.is_(None)
     tenant.execute(schema.versions.update().where(present).values(retired=time.time()))
@@ -188,4 +197,12 @@ _APPLY: Final[dict[str, Callable[..., int]]] = {
     "member": _member,
     "user": _user,
     "group": _group,
+}
+_ABOUT: Final[dict[str, list[type]]] = {
+    "document": [int],
+    "allow": [int, str, str],
+    "deny": [int, str, str],
+    "member": [str, str, str],
+    "user": [str],
+    "group": [str],
 }

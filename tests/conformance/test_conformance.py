@@ -514,10 +514,10 @@ def test_a_collection_that_the_engine_lost_is_built_again(place: Place) -> None:
 @pytest.mark.parametrize("noticed_by", ["question", "writer"])
 def test_an_older_state_that_an_engine_was_put_back_to_is_noticed(place: Place, noticed_by: str) -> None:
     """So many rows that a search is full without those that are missing."""
-    place.shelf.put("a", *["word"] * 40, vectors=[[1.0, 1, 0, 0]] * 40, allow=["tenant"])
+    place.shelf.put("a", *["word"] * 150, vectors=[[float(n), 0, 0, 0] for n in range(150)], allow=["tenant"])
     place.settle()
     older = place.collection().applied
-    lost = place.shelf.put("b", "word", vectors=[[9.0, 0, 0, 0]], allow=["tenant"])
+    lost = place.shelf.put("b", "word", vectors=[[999.0, 0, 0, 0]], allow=["tenant"])
     place.settle()
     assert place.found(place.ana, EAST, 1) == lost
     place.engine.remove(place.collection().physical, lost)

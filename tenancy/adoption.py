@@ -21,7 +21,7 @@ from tenancy.database import Database
 from tenancy.errors import AlreadyExists, Unavailable
 from tenancy.keyring import sync_directory
 from tenancy.keys import KEY_BYTES, RootKey, derive
-from tenancy.registry import FIRST, write_generation
+from tenancy.registry import FIRST, named, read_generation, write_generation
 from tenancy.rotation import file_key
 from tenancy.storage import DATA_FILE, AnyDatabase
 
@@ -80,8 +80,9 @@ class Adoption:
         staging folder. Raises `AlreadyExists` for a name or id that is here.
         """
         data_key = secrets.token_bytes(KEY_BYTES)
+        generation = self._generation(arrival.tenant_id)
         homes = {folder / "data": self._data_dir / "tenants" / arrival.tenant_id}
-        _filled(folder / "data", {DATA_FILE: (arrival.data, file_key(data_key))})
+        _filled(folder / "data", {named(DATA_FILE, generation): (arrival.data, file_key(data_key))})
         if arrival.log:
             homes[folder / "log"] = self._data_dir / "audit" / arrival.log_owner
             keyed = {file: (log, _log_key(arrival.log_key, file)) for file, log in arrival.log.items()}
@@ -90,7 +91,7 @@ class Adoption:
         try:
             with self._control.writing() as connection:
                 _refuse_known(connection, arrival)
-                self._record(connection, arrival, data_key)
+                self._record(connection, arrival, data_key, generation)
                 for staged, home in homes.items():
                     self._mark(home)
                     home.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -140,7 +141,13 @@ class Adoption:
         mark.touch()
         sync_directory(mark.parent)
 
-    def _record(self, connection: Connection, arrival: Arrival, data_key: bytes) -> None:
+    def _generation(self, tenant_id: str) -> int:
+        """Behind that of a deleted tenant of this id, so that a server that missed its deletion opens it anew."""
+        with self._control.reading() as connection:
+            last = read_generation(connection, tenant_id, DATA_FILE)
+        return FIRST if last is None else last + 1
+
+    def _record(self, connection: Connection, arrival: Arrival, data_key: bytes, generation: int) -> None:
         connection.execute(
             insert(schema.tenants).values(
                 id=arrival.tenant_id,
@@ -158,7 +165,7 @@ class Adoption:
             connection.execute(delete(keys).where(keys.c.tenant_id == owner, keys.c.purpose == purpose))
             wrapped = self._root.wrap(owner, purpose, key)
             connection.execute(insert(keys).values(tenant_id=owner, purpose=purpose, wrapped=wrapped))
-        write_generation(connection, arrival.tenant_id, DATA_FILE, FIRST)
+        write_generation(connection, arrival.tenant_id, DATA_FILE, generation)
         for file in arrival.log:
             write_generation(connection, arrival.log_owner, file, FIRST)
 

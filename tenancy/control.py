@@ -51,12 +51,17 @@ HANDLES: Final = 1_024
 _WRAPPED: Final = select(schema.wrapped_keys.c.wrapped).where(
     schema.wrapped_keys.c.tenant_id == bindparam("tenant"), schema.wrapped_keys.c.purpose == bindparam("use")
 )
-_OPENED: Final = select(schema.tenants.c.status, schema.tenants.c.contract).where(
-    schema.tenants.c.id == bindparam("tenant")
+_DATA: Final = (schema.files.c.owner == schema.tenants.c.id) & (schema.files.c.file == DATA_FILE)
+_OPENED: Final = (
+    select(schema.tenants.c.status, schema.tenants.c.contract, schema.files.c.generation)
+    .select_from(schema.tenants.outerjoin(schema.files, _DATA))
+    .where(schema.tenants.c.id == bindparam("tenant"))
 )
 
-_CHANGED_KEYS: Final = select(schema.files.c.owner, schema.files.c.generation).where(
-    schema.files.c.file == DATA_FILE, schema.files.c.generation > FIRST
+_CHANGED_KEYS: Final = (
+    select(schema.files.c.owner, schema.files.c.generation)
+    .select_from(schema.tenants.join(schema.files, _DATA))
+    .where(schema.files.c.generation > FIRST)
 )
 _CHANGING_KEYS: Final = select(schema.wrapped_keys.c.tenant_id).where(schema.wrapped_keys.c.purpose == NEXT)
 
@@ -280,6 +285,7 @@ class Tenants:
             raise TenantSuspended("the tenant is suspended", item=principal.tenant, remedy="ask its operator")
         handle = self._handle(principal.tenant_id, principal.tenant)
         handle.agree(principal.tenant, row.contract)
+        handle.follow(row.generation or FIRST)
         return handle
 
     def audit_files(self, principal: Principal) -> AuditFiles:

@@ -27,7 +27,7 @@ from tenancy.errors import NotFound, StrongroomError, Unavailable
 from tenancy.keys import RootKey
 from tenancy.names import enc
 from tenancy.records import TenantRecord
-from tenancy.storage import DATA_FILE, AnyDatabase
+from tenancy.storage import AnyDatabase
 from tenancy.tenant import TenantHandle
 
 VERSION: Final = 1
@@ -144,7 +144,7 @@ class Deletion:
         with self._control.writing() as connection:
             if not connection.execute(delete(schema.tenants).where(schema.tenants.c.id == record.id)).rowcount:
                 raise NotFound("no such tenant", item=record.name)
-            keys, files = schema.wrapped_keys, schema.files
+            keys = schema.wrapped_keys
             connection.execute(delete(keys).where(keys.c.tenant_id == record.id, keys.c.purpose != "audit"))
             connection.execute(delete(schema.deletions).where(schema.deletions.c.tenant_id == record.id))
             connection.execute(
@@ -155,7 +155,6 @@ class Deletion:
             for left in collections.pending:
                 values = {"engine": left["engine"], "physical": left["physical"]}
                 connection.execute(insert(schema.leftovers).values(**values, tenant_id=record.id, since=now))
-            connection.execute(delete(files).where(files.c.owner == record.id, files.c.file == DATA_FILE))
 
 
 def signing_key(root: RootKey) -> Ed25519PrivateKey:

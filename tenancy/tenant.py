@@ -202,6 +202,13 @@ class TenantHandle:
             self.contract = stored_contract(stored, self.name)
             self._agreed = stored
 
+    def follow(self, generation: int) -> None:
+        """Go on in the file of `generation` where that is a later one; for `Tenants.open`. A file that was damaged when
+        another took its place could not be marked as retired, and reads on where it is still open.
+        """
+        if generation > self.generation:
+            self._renew(self._data)
+
     @contextmanager
     def reading(self) -> Iterator[ReadView]:
         """A read transaction: one database snapshot."""

@@ -33,6 +33,7 @@ from tenancy.contract import stored_contract
 from tenancy.database import ConnectionPools, Database
 from tenancy.errors import Conflict, Corrupt, InvalidInput, SchemaTooNew
 from tenancy.names import tenant_name
+from tenancy.rotation import server_collections
 from tenancy.staging import staging
 from tenancy.storage import DATA_FILE
 
@@ -93,10 +94,12 @@ def restore_tenant(control: Control, path: Path, wish: Wish) -> dict[str, Any]:
         name = str(known.name) if wish.replace else wish.name or manifest.name
         key = base64.b64decode(manifest.file_key)
         data, trail = stack.enter_context(detached(folder, key))
+        with data.reading() as connection:
+            named = server_collections(connection)
         summary = _prepare(data, manifest, withdrawals, withdrawals.position if same else 0)
         _check_log(trail, manifest)
         if wish.replace:
-            tenants.replace_data(name, data)
+            tenants.replace_data(name, data, named)
         else:
             tenant_name(name)
             stored_contract(manifest.contract, name)

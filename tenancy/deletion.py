@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -27,13 +27,12 @@ from tenancy.errors import NotFound, StrongroomError, Unavailable
 from tenancy.keys import RootKey
 from tenancy.names import enc
 from tenancy.records import TenantRecord
+from tenancy.rotation import leave, server_collections
 from tenancy.storage import AnyDatabase
 from tenancy.tenant import TenantHandle
 
 VERSION: Final = 1
-EMBEDDED: Final = "faiss"
-"""The engine whose collections exist in memory alone."""
-
+UNNAMED: Final = "the database that names them could not be read: what an engine still holds is not known"
 RETAINED: Final = "evidence of who saw what; kept for the retention time of its class, or until a legal hold ends"
 
 Drop = Callable[[str, str], None]
@@ -56,6 +55,18 @@ class _Collections:
     dropped: list[dict[str, str]] = field(default_factory=list)
     pending: list[dict[str, str]] = field(default_factory=list)
 
+    def drop(self, held: Iterable[tuple[str, str]], drop: Drop | None) -> None:
+        """Drop collections (engine, physical name) at their engines; what cannot be reached stays pending."""
+        for engine, physical in sorted(held):
+            try:
+                if drop is None:
+                    raise Unavailable("nobody here reaches the engine", item=engine)
+                drop(engine, physical)
+            except StrongroomError as error:
+                self.pending.append({"engine": engine, "physical": physical, "reason": error.code})
+            else:
+                self.dropped.append({"engine": engine, "physical": physical})
+
 
 class Deletion:
     """Deletes tenants from the control plane `control`, and signs for it."""
@@ -75,6 +86,8 @@ class Deletion:
             contents, collections = _contents(stack, handle, witness)
             with self._control.reading() as connection:
                 keys = [key.id for key in credentials.of_tenant(connection, record.id)]
+                earlier = _left(connection, record.id)
+            collections.drop(earlier, witness.drop)
             now = self._clock()
             certificate = sign(
                 {
@@ -90,7 +103,11 @@ class Deletion:
                             "note": "none: unfinished backups and restores are under keys never stored"
                         },
                         "files": artefacts(handle.directory),
-                        "collections": {"dropped": collections.dropped, "pending": collections.pending},
+                        "collections": {
+                            "dropped": collections.dropped,
+                            "pending": collections.pending,
+                            **({"note": UNNAMED} if "unreadable" in contents else {}),
+                        },
                         "api_keys": {"count": len(keys), "sha256": _digest(sorted(keys))},
                         "keys": ["data"],
                     },
@@ -98,6 +115,7 @@ class Deletion:
                     "retained": {
                         "audit_log": str(record.contract.get("retention") or RETAINED),
                         "deletion_certificate": "proof of the deletion",
+                        "withdrawals": "ids of what was taken away, so that no older backup brings it back",
                     },
                 },
                 self._key,
@@ -152,9 +170,9 @@ class Deletion:
                     tenant_id=record.id, name=record.name, deleted=now, certificate=certificate
                 )
             )
-            for left in collections.pending:
-                values = {"engine": left["engine"], "physical": left["physical"]}
-                connection.execute(insert(schema.leftovers).values(**values, tenant_id=record.id, since=now))
+            left = schema.leftovers
+            connection.execute(delete(left).where(left.c.tenant_id == record.id))
+            leave(connection, record.id, {(one["engine"], one["physical"]) for one in collections.pending}, now)
 
 
 def signing_key(root: RootKey) -> Ed25519PrivateKey:
@@ -248,22 +266,19 @@ def _counted(connection: Connection, query: Select[Any]) -> dict[str, Any]:
 
 
 def _dropped(connection: Connection, drop: Drop | None) -> _Collections:
-    """Drop the physical collections at server engines; what cannot be reached stays pending. They are derived: where
-    the deletion fails afterwards they are built anew.
+    """Drop the physical collections at server engines. They are derived: where the deletion fails afterwards they are
+    built anew.
     """
     found = _Collections()
-    held = schema.collections.c
-    query = select(held.engine, held.physical).where(held.engine != EMBEDDED).order_by(held.id)
-    for engine, physical in connection.execute(query).all():
-        try:
-            if drop is None:
-                raise Unavailable("nobody here reaches the engine", item=engine)
-            drop(engine, physical)
-        except StrongroomError as error:
-            found.pending.append({"engine": engine, "physical": physical, "reason": error.code})
-        else:
-            found.dropped.append({"engine": engine, "physical": physical})
+    found.drop(server_collections(connection), drop)
     return found
+
+
+def _left(control: Connection, tenant_id: str) -> set[tuple[str, str]]:
+    """The collections that a tenant left behind before, when its database was replaced."""
+    left = schema.leftovers.c
+    rows = control.execute(select(left.engine, left.physical).where(left.tenant_id == tenant_id))
+    return {(row.engine, row.physical) for row in rows}
 
 
 def _log(witness: Witness) -> dict[str, Any]:

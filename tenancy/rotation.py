@@ -16,7 +16,8 @@ after it is finished by the next who opens the tenant.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,11 +31,13 @@ from tenancy.errors import Conflict, Corrupt, NotFound, SchemaTooNew
 from tenancy.keyring import sync_directory
 from tenancy.keys import KEY_BYTES, RootKey, TenantKeys
 from tenancy.registry import FIRST, named, read_generation, write_generation
-from tenancy.schema import wrapped_keys
+from tenancy.schema import collections, leftovers, wrapped_keys
 from tenancy.storage import DATA_FILE, AnyDatabase
 from tenancy.tenant import TenantHandle
 
 NEXT: Final = "data.next"
+EMBEDDED: Final = "faiss"
+"""The engine whose collections exist in memory alone."""
 _WAIT_S: Final = 60.0
 
 
@@ -44,11 +47,14 @@ def reached(point: str) -> None:
 
 @dataclass(slots=True)
 class _Upcoming:
-    """The next generation. Once `settled` the old file may be retired, and the new one must not be forgotten."""
+    """The next generation. Once `settled` the old file may be retired, and the new one must not be forgotten. `orphans`
+    are physical collections, by engine, that only the old file knows.
+    """
 
     file: Path
     key: bytes = field(repr=False)
     settled: bool = False
+    orphans: set[tuple[str, str]] = field(default_factory=set)
 
 
 class Rotation:
@@ -78,9 +84,12 @@ class Rotation:
         with handle.reading():
             return handle.generation
 
-    def replace(self, handle: TenantHandle, data: Database) -> int:
+    def replace(self, handle: TenantHandle, data: Database, orphans: Iterable[tuple[str, str]] = ()) -> int:
         """Put a copy of `data` in the place of the tenant's database, whatever state that is in; returns the new
         generation. For a suspended tenant, which nobody uses meanwhile.
+
+        The collections at server engines that the old file names, and `orphans` (engine, physical), are put on record
+        as left over: `data` does not know them.
         """
         with self._alone(handle):
             old = _file(handle)
@@ -89,8 +98,10 @@ class Rotation:
                 sync_directory(handle.directory)
                 reached("copied")
                 upcoming.settled = True
+                upcoming.orphans.update(orphans)
                 try:
                     with old.writing() as connection:
+                        upcoming.orphans |= server_collections(connection)
                         old.retire(connection)
                 except (Corrupt, SchemaTooNew, Retired):
                     # It opens for nobody, so nobody needs to be told.
@@ -113,7 +124,7 @@ class Rotation:
                 self._forget_next(handle, generation)
             raise
         reached("retired")
-        self._switch(handle, generation, upcoming.key)
+        self._switch(handle, generation, upcoming.key, upcoming.orphans)
 
     def finished(self, handle: TenantHandle) -> tuple[int, bytes]:
         """The present generation and data key of a tenant whose file was retired; finishes a change that was cut short.
@@ -155,9 +166,12 @@ class Rotation:
         with self._control.writing() as connection:
             connection.execute(delete(wrapped_keys).where(_of(handle.tenant_id, NEXT)))
 
-    def _switch(self, handle: TenantHandle, generation: int, key: bytes) -> None:
+    def _switch(
+        self, handle: TenantHandle, generation: int, key: bytes, orphans: Iterable[tuple[str, str]] = ()
+    ) -> None:
         with self._control.writing() as connection:
             self.put_in_place(connection, handle.tenant_id, generation, key)
+            leave(connection, handle.tenant_id, orphans, time.time())
         self._control.truncate_wal()
         reached("switched")
         remove_older(handle.directory, generation)
@@ -197,6 +211,20 @@ def _file(handle: TenantHandle) -> Database:
         item=handle.name,
         remedy="use the server's own means",
     )
+
+
+def server_collections(tenant: Connection) -> set[tuple[str, str]]:
+    """Engine and physical name of each collection at a server engine that a tenant's database names."""
+    held = collections.c
+    rows = tenant.execute(select(held.engine, held.physical).where(held.engine != EMBEDDED))
+    return {(row.engine, row.physical) for row in rows}
+
+
+def leave(control: Connection, tenant_id: str, orphans: Iterable[tuple[str, str]], now: float) -> None:
+    """Put collections on record that nothing names any more, for a server to drop. `now` is in UTC epoch seconds."""
+    for engine, physical in sorted(orphans):
+        control.execute(delete(leftovers).where(leftovers.c.physical == physical))
+        control.execute(insert(leftovers).values(engine=engine, physical=physical, tenant_id=tenant_id, since=now))
 
 
 def file_key(data_key: bytes) -> bytes:

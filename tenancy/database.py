@@ -167,7 +167,11 @@ class Database:
             except BaseException:
                 connection.rollback()
                 raise
-            connection.commit()
+            try:
+                connection.commit()
+            except MemoryError as error:
+                # What SQLCipher says where a page that is to be changed is damaged.
+                raise self._out_of_reach() from error
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -177,6 +181,8 @@ class Database:
         except DBAPIError as error:
             code = _primary(error.orig)
             if code in _DAMAGED:
+                # A connection that met a damaged page fails at every later one.
+                self._pools.close_file(self.path)
                 raise Corrupt("the file is damaged", item=self.path.name, remedy="restore it from a backup") from error
             if code in _OUT_OF_REACH:
                 raise self._out_of_reach() from error

@@ -52,6 +52,9 @@ class Witness:
 
 @dataclass(slots=True)
 class _Collections:
+    """What became of a tenant's collections; `known` once its database has named them."""
+
+    known: bool = False
     dropped: list[dict[str, str]] = field(default_factory=list)
     pending: list[dict[str, str]] = field(default_factory=list)
 
@@ -106,7 +109,7 @@ class Deletion:
                         "collections": {
                             "dropped": collections.dropped,
                             "pending": collections.pending,
-                            **({"note": UNNAMED} if "unreadable" in contents else {}),
+                            **({} if collections.known else {"note": UNNAMED}),
                         },
                         "api_keys": {"count": len(keys), "sha256": _digest(sorted(keys))},
                         "keys": ["data"],
@@ -221,24 +224,34 @@ def verify(certificate: Mapping[str, Any], public: bytes) -> bool:
 
 def _contents(stack: ExitStack, handle: TenantHandle, witness: Witness) -> tuple[dict[str, Any], _Collections]:
     """What the tenant's database holds, under its write lock, which `stack` keeps; a damaged one is only named."""
+    collections = _Collections()
     try:
         with handle.reading():
             # Finishes a change of the key that was cut short.
             pass
-        connection = stack.enter_context(handle.data.writing())
-        counted = _census(connection)
-        collections = _dropped(connection, witness.drop)
-        counted["cache_entries"] = {"count": 0} if witness.cache is None else dict(witness.cache(handle))
+        # Left by an error on its way out, the transaction says what is wrong with the file.
+        with ExitStack() as own:
+            connection = own.enter_context(handle.data.writing())
+            # They are derived: where the deletion fails afterwards they are built anew.
+            collections.drop(server_collections(connection), witness.drop)
+            collections.known = True
+            counted = _census(connection)
+            counted["cache_entries"] = {"count": 0} if witness.cache is None else dict(witness.cache(handle))
+            _retire(handle, connection)
+            stack.push(own.pop_all())
     except NotFound:
         raise
     except StrongroomError as error:
-        with suppress(StrongroomError):
-            stack.close()
-        return {"unreadable": error.code}, _Collections()
-    if isinstance(handle.data, Database):
-        # Behind this transaction everybody who still holds the tenant is refused.
-        handle.data.retire(connection)
+        with suppress(StrongroomError), handle.data.writing() as connection:
+            _retire(handle, connection)
+        return {"unreadable": error.code}, collections
     return counted, collections
+
+
+def _retire(handle: TenantHandle, connection: Connection) -> None:
+    """Behind this transaction everybody who still holds the tenant is refused."""
+    if isinstance(handle.data, Database):
+        handle.data.retire(connection)
 
 
 def _census(connection: Connection) -> dict[str, Any]:
@@ -263,15 +276,6 @@ def _counted(connection: Connection, query: Select[Any]) -> dict[str, Any]:
         size += sum(len(part.encode()) if isinstance(part, str) else len(part) for part in row)
         count += 1
     return {"count": count, "bytes": size, "sha256": digest.hexdigest()}
-
-
-def _dropped(connection: Connection, drop: Drop | None) -> _Collections:
-    """Drop the physical collections at server engines. They are derived: where the deletion fails afterwards they are
-    built anew.
-    """
-    found = _Collections()
-    found.drop(server_collections(connection), drop)
-    return found
 
 
 def _left(control: Connection, tenant_id: str) -> set[tuple[str, str]]:

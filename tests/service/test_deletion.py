@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from sqlalchemy import MetaData, insert, select
+from sqlalchemy import MetaData, insert, select, text
 
 from generation.extractive import ExtractiveGenerator
 from generation.generator import Piece
@@ -286,6 +286,42 @@ def test_a_damaged_tenant_can_be_deleted(house: House) -> None:
     assert found["destroyed"]["unreadable"] == "corrupt"
     assert verify(found, base64.b64decode(control.tenants.public_key))
     assert not handle.directory.exists()
+
+
+@pytest.mark.parametrize("damaged", ["every page of the contents", "the last one"])
+def test_a_tenant_with_damaged_pages_can_be_deleted(house: House, damaged: str) -> None:
+    fill(house)
+    house.put("acme", "long.md", "The heliotrope is an old friend of ours. " * 500, allow=["tenant"])
+    control = house.services.control
+    with control.tenants.open(control.authenticator.operator("acme")).writing() as view:
+        served = dict(view.execute(select(schema.collections)).mappings().one())
+        view.execute(
+            insert(schema.collections).values(
+                served | {"id": 99, "engine": "far", "physical": "c_far", "state": "previous"}
+            )
+        )
+    handle = control.tenants.open(control.authenticator.operator("acme"))
+    handle.erase_traces()
+    with handle.reading() as view:
+        first = int(view.execute(text("SELECT rootpage FROM sqlite_master WHERE name = 'chunks'")).scalar_one())
+    control.tenants.close()
+    file = handle.directory / "tenant.sqlite"
+    content = bytearray(file.read_bytes())
+    pages = len(content) // 4096
+    for page in [first, *range(pages - 20, pages)] if damaged.startswith("every") else [pages - 1]:
+        content[(page - 1) * 4096 + 100 : (page - 1) * 4096 + 200] = b"?" * 100
+    file.write_bytes(bytes(content))
+    far: Any = Far()
+    far.away = False
+    found = delete(house, engines={"far": far})["destroyed"]
+    assert found["unreadable"] == "corrupt"
+    # Who is named is dropped; where nobody could be named the certificate does not say that there was nothing.
+    assert found["collections"] == {"dropped": [{"engine": "far", "physical": "c_far"}], "pending": []} or (
+        found["collections"].keys() == {"dropped", "pending", "note"}
+    )
+    assert not handle.directory.exists()
+    with pytest.raises(NotFound):
+        control.tenants.show("acme")
 
 
 class Deleting(ExtractiveGenerator):

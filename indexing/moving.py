@@ -261,9 +261,7 @@ class Mover:
     def _drop(self, tenant: TenantHandle, gone: Collection) -> Collection:
         """At the engine first: a collection that is on no record would be found by nobody."""
         if gone.engine != EMBEDDED:
-            engine = self.engines.of(tenant, gone.engine)
-            if engine is not None:
-                engine.drop(gone.physical)
+            self.engines.holding(gone.engine).drop(gone.physical)
         self.step("dropped", 0, 0)
         with tenant.writing() as view:
             forget(view, gone)

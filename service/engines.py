@@ -14,6 +14,7 @@ from indexing.embedding import require_model_allowed
 from indexing.engine import Engine
 from indexing.engines.registry import Engines
 from indexing.engines.transport import authorities, checked_address, read_key
+from indexing.remote.elsewhere import Elsewhere
 from indexing.remote.engines import RemoteEngines
 from service.settings import CollectionSettings, EngineSettings, Settings
 from tenancy.contract import Contract
@@ -47,7 +48,10 @@ def settle(settings: CollectionSettings, tenant: TenantHandle) -> None:
     """For commands that have written: wait until the tenant's engine has it too. Raises `Unavailable`."""
     engines = build_engines(settings)
     try:
-        RemoteEngines(engines).settle(tenant)
+        try:
+            RemoteEngines(engines).settle(tenant)
+        finally:
+            Elsewhere(engines).settle(tenant)
     finally:
         engines.close()
 

@@ -15,8 +15,10 @@ from indexing.collections.memory import Memory, NoRoom
 from indexing.collections.size import estimate
 from indexing.embed import Fingerprint
 from indexing.engine import Engine
+from indexing.engines.registry import Engines
 from indexing.gpu import GpuSearch
 from indexing.model import require_model
+from indexing.remote.elsewhere import Elsewhere
 from indexing.remote.engines import RemoteEngines
 from indexing.snapshot import Snapshot
 from tenancy.recent import Recent
@@ -55,7 +57,9 @@ class OpenCollections:
         gpu: GpuSearch | None = None,
     ) -> None:
         self._model = model if callable(model) else lambda _view: model
-        self._remote = RemoteEngines(engines or {})
+        servers = engines if isinstance(engines, Engines) else Engines.connected(engines or {})
+        self._remote = RemoteEngines(servers)
+        self._elsewhere = Elsewhere(servers)
         self._gpu = gpu
         # Bounded by memory alone; one that is closed and still searched is found again, and not loaded twice.
         self._open: Recent[str, Snapshot] = Recent(sys.maxsize)
@@ -75,11 +79,14 @@ class OpenCollections:
 
     def behind(self, tenant: TenantHandle) -> str | None:
         """See `indexing.collection.Collections.behind`."""
-        return self._remote.behind(tenant)
+        return self._remote.behind(tenant) or self._elsewhere.behind(tenant)
 
     def settle(self, tenant: TenantHandle) -> None:
         """See `indexing.collection.Collections.settle`."""
-        self._remote.settle(tenant)
+        try:
+            self._remote.settle(tenant)
+        finally:
+            self._elsewhere.settle(tenant)
 
     def repair(self, tenant: TenantHandle, found: EngineDisagrees) -> None:
         """See `indexing.collection.Collections.repair`."""

@@ -78,6 +78,10 @@ class Engines(Mapping[str, Engine]):
             )
         if name == EMBEDDED:
             return None
+        return self.holding(name)
+
+    def holding(self, name: str) -> Engine:
+        """The engine `name` for taking something away from it, which every contract permits. Raises `Unavailable`."""
         if name not in self._connect:
             raise EngineUnavailable(
                 "the tenant's collection is at an engine that this deployment does not have",

@@ -15,6 +15,7 @@ KEPT = {
     "indexing/collections/open.py": "tenant id; locks for loads under way (snapshots: tenancy.recent, by bytes)",
     "indexing/engines/registry.py": "the deployment's engines by name",
     "indexing/filters/sealed.py": "one tenant's key, then a field's name; lives with one load",
+    "indexing/remote/elsewhere.py": "a collection's physical name; times without content, for a minute",
     "indexing/remote/engines.py": "tenant id, or its collection's physical name; times without content, for a minute",
     "indexing/snapshot.py": "one snapshot of one tenant, then the domain's fingerprint; a fixed number, in the budget",
     "indexing/gpu.py": "a readable set of one snapshot of one tenant",

@@ -22,7 +22,7 @@ from sqlalchemy import Select, select
 from tenancy import directory as groups_of
 from tenancy import schema
 from tenancy.acl import get_access_list
-from tenancy.errors import AlreadyExists, InvalidInput
+from tenancy.errors import AlreadyExists, InvalidInput, Unavailable
 from tenancy.keyring import sync_directory
 from tenancy.tenant import ReadView, TenantHandle
 
@@ -35,7 +35,7 @@ def export_tenant(tenant: TenantHandle, target: Path, *, vectors: bool = True) -
     """Write all of `tenant` to the new folder `target`; returns the counts.
 
     For those who administer documents: access lists do not apply. Raises `AlreadyExists`, `InvalidInput` where
-    pyarrow is missing.
+    pyarrow is missing, `Unavailable` where the disk does not take it.
     """
     if vectors and importlib.util.find_spec("pyarrow") is None:
         raise InvalidInput(
@@ -46,8 +46,8 @@ def export_tenant(tenant: TenantHandle, target: Path, *, vectors: bool = True) -
     if target.exists():
         raise AlreadyExists("the folder is there already", item=str(target), remedy="choose another name")
     partial = target.with_name(f".{target.name}.{secrets.token_hex(6)}.partial")
-    partial.mkdir(parents=True, mode=0o700)
     try:
+        partial.mkdir(parents=True, mode=0o700)
         with tenant.reading() as view:
             counts = {name: _lines(partial / f"{name}.jsonl", rows(view)) for name, rows in _TABLES.items()}
             if vectors:
@@ -59,8 +59,10 @@ def export_tenant(tenant: TenantHandle, target: Path, *, vectors: bool = True) -
         except OSError:
             raise AlreadyExists("the folder is there already", item=str(target), remedy="choose another name") from None
         sync_directory(target.absolute().parent)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise Unavailable("the export cannot be written", item=str(target), remedy=str(error.strerror)) from error
         raise
     return {"tenant": tenant.name, "folder": str(target), **counts}
 

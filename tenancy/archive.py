@@ -15,7 +15,7 @@ import os
 import secrets
 import tarfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, Literal
@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives import hpke, serialization
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from tenancy.errors import AlreadyExists, Corrupt, InvalidInput
+from tenancy.errors import AlreadyExists, Corrupt, InvalidInput, Unavailable
 from tenancy.keyring import sync_directory
 from tenancy.keys import KEY_BYTES, decrypt, encrypt
 
@@ -62,7 +62,7 @@ class Unlock:
 @contextmanager
 def writing(path: Path, kind: Kind, root: bytes, recovery: X25519PublicKey | None = None) -> Iterator[tarfile.TarFile]:
     """A new archive at `path`, to be filled member by member. It is there, complete and durable, when the block ends,
-    and not at all where it fails. Raises `AlreadyExists`.
+    and not at all where it fails. Raises `AlreadyExists`, `Unavailable` where the disk does not take it.
     """
     if path.exists():
         raise AlreadyExists("the file is there already", item=str(path), remedy="choose another name")
@@ -70,8 +70,8 @@ def writing(path: Path, kind: Kind, root: bytes, recovery: X25519PublicKey | Non
     sealed = None if recovery is None else base64.b64encode(_SUITE.encrypt(key, recovery, info=_INFO)).decode()
     header = msgspec.json.encode(Header(kind, base64.b64encode(encrypt(root, key, _INFO)).decode(), sealed))
     partial = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(MAGIC + len(header).to_bytes(4, "big") + header)
             chunks = _Writer(file, key, hashlib.sha256(header).digest())
@@ -83,8 +83,11 @@ def writing(path: Path, kind: Kind, root: bytes, recovery: X25519PublicKey | Non
         os.link(partial, path)
     except FileExistsError:
         raise AlreadyExists("the file is there already", item=str(path), remedy="choose another name") from None
+    except OSError as error:
+        raise Unavailable("the archive cannot be written", item=str(path), remedy=str(error.strerror)) from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
     sync_directory(path.absolute().parent)
 
 
@@ -127,7 +130,7 @@ def add(archive: tarfile.TarFile, name: str, content: Path | bytes) -> None:
 
 def create_recovery_key(path: Path) -> Path:
     """Write a new private recovery key to `path` (PEM, readable by its owner alone), and the public one beside it,
-    whose path is returned. Raises `AlreadyExists`.
+    whose path is returned. Both or none. Raises `AlreadyExists`, `Unavailable`.
     """
     private, public = X25519PrivateKey.generate(), path.with_name(f"{path.name}.pub")
     pem = private.private_bytes(
@@ -136,15 +139,23 @@ def create_recovery_key(path: Path) -> Path:
     open_pem = private.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-    for target, data in ((path, pem), (public, open_pem)):
-        try:
+    made: list[Path] = []
+    try:
+        for target, data in ((path, pem), (public, open_pem)):
             descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        except FileExistsError:
-            raise AlreadyExists("the file is there already", item=str(target), remedy="choose another name") from None
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+            made.append(target)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+    except OSError as error:
+        # Both or none: half a pair is a key that nobody can use, or that somebody uses for another.
+        for half in made:
+            half.unlink(missing_ok=True)
+        item = str(public if made else path)
+        if isinstance(error, FileExistsError):
+            raise AlreadyExists("the file is there already", item=item, remedy="choose another name") from None
+        raise Unavailable("the key cannot be written", item=item, remedy=str(error.strerror)) from error
     return public
 
 

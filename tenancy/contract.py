@@ -69,7 +69,10 @@ def read_contract(path: Path) -> Contract:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidInput("the contract cannot be read", item=str(path), remedy=str(error.strerror)) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise InvalidInput("the contract is nested too deep", item=str(path), remedy=_REMEDY) from None
+    except ValueError as error:
+        # Not TOML, not UTF-8, or a number of more digits than Python reads.
         raise InvalidInput("the contract is not TOML", item=str(path), remedy=str(error)) from None
     return check_contract(found)
 

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from tenancy.errors import AlreadyExists, Corrupt, InvalidInput
+from tenancy.errors import AlreadyExists, Corrupt, InvalidInput, Unavailable
 from tenancy.names import enc
 
 KEY_BYTES = 32
@@ -118,17 +118,23 @@ def load_master_key(path: Path | None, encoded: str | None) -> MasterKey:
 def create_master_key(path: Path) -> MasterKey:
     """Write a new random master key to `path`, readable by its owner alone; never overwrites one."""
     value = secrets.token_bytes(KEY_BYTES)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    made = False
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        made = True
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(base64.b64encode(value) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
     except FileExistsError:
         raise AlreadyExists(
             "a master key is there already", item=str(path), remedy="it was left as it is; there is nothing to do"
         ) from None
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(base64.b64encode(value) + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
+    except OSError as error:
+        if made:
+            path.unlink(missing_ok=True)
+        raise Unavailable("the master key cannot be written", item=str(path), remedy=str(error.strerror)) from error
     return MasterKey(value)
 
 

@@ -99,7 +99,12 @@ def restore_tenant(control: Control, path: Path, wish: Wish) -> dict[str, Any]:
         summary = _prepare(data, manifest, withdrawals, withdrawals.position if same else 0)
         _check_log(trail, manifest)
         if wish.replace:
-            tenants.replace_data(name, data, named)
+
+            def last() -> None:
+                newer = _withdraw_newer(data, withdrawals, _withdrawals(control, manifest, known, None))
+                summary["withdrawn_again"] = dict(Counter(summary["withdrawn_again"]) + newer)
+
+            tenants.replace_data(name, data, named, last)
         else:
             tenant_name(name)
             stored_contract(manifest.contract, name)
@@ -123,6 +128,8 @@ def restore_tenant(control: Control, path: Path, wish: Wish) -> dict[str, Any]:
                 ),
                 folder,
             )
+    if brought is not None and known.audit_key is not None:
+        _keep(control, manifest, brought[1])
     return {"tenant": name, "tenant_id": tenant_id, "backup_of": manifest.tenant_id, **summary}
 
 
@@ -226,9 +233,8 @@ def _withdrawals(
                 entries, position = tuple(ledger.since(connection, 0)), ledger.head(connection)
         except Corrupt:
             return Withdrawals("lost") if brought is None else brought[1]
-        if brought is None or len(entries) >= len(brought[1].entries):
-            return Withdrawals(HERE, entries, position)
-        return replace(brought[1], position=position)
+        # Each may know what the other does not: the tenant lived in both places, or lived elsewhere meanwhile.
+        return Withdrawals(HERE, entries + (() if brought is None else brought[1].entries), position)
     if brought is None:
         return Withdrawals("unknown")
     return replace(brought[1], position=brought[0].head)
@@ -257,6 +263,31 @@ def _prepare(data: Database, manifest: Manifest, withdrawals: Withdrawals, posit
         revive(connection, origin, now)
         held = contents(connection)
     return {**held, "withdrawals": withdrawals.source, "withdrawn_again": dict(counts)}
+
+
+def _withdraw_newer(data: Database, known: Withdrawals, newest: Withdrawals) -> Counter[str]:
+    """Withdraw what a writer withdrew who began before the tenant was suspended, and ended after `known` was read."""
+    counts: Counter[str] = Counter()
+    fresh = [entry for entry in newest.entries if entry[0] > known.position]
+    if fresh:
+        with data.writing() as connection:
+            for _, _, what in fresh:
+                counts[what[0]] += ledger.apply(connection, what)
+            ledger.move_to(connection, newest.position)
+    return counts
+
+
+def _keep(control: Control, manifest: Manifest, brought: Withdrawals) -> None:
+    """Let the ledger that lies here know of what was brought along, for later restores."""
+    own = control.tenants.audit_files_of(manifest.tenant_id).ledger()
+    try:
+        with own.reading() as connection:
+            here = [what for _, _, what in ledger.since(connection, 0)]
+    except Corrupt:
+        here = []
+    fresh: list[ledger.Entry] = [(what[0], what[1:]) for _, _, what in brought.entries if what not in here]
+    if fresh:
+        own.append(fresh, 0)
 
 
 def _check_log(trail: Database, manifest: Manifest) -> None:

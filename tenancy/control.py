@@ -216,14 +216,14 @@ class Tenants:
         record = self.show(name)
         return self._rotation.rotate(self._handle(record.id, record.name))
 
-    def replace_data(self, name: str, data: Database, orphans: Iterable[tuple[str, str]] = ()) -> int:
-        """Put a copy of `data` in the place of a suspended tenant's database, whatever state that is in. `orphans` are
-        collections (engine, physical name) that it does not name any more, to be dropped.
-        """
+    def replace_data(
+        self, name: str, data: Database, orphans: Iterable[tuple[str, str]], last: Callable[[], None]
+    ) -> int:
+        """Put a copy of `data` in the place of a suspended tenant's database; see `Rotation.replace`."""
         record = self.show(name)
         if record.status != "suspended":
             raise Conflict("the tenant is in use", item=name, remedy=f"suspend it: strongroom tenant suspend {name}")
-        return self._rotation.replace(self._handle(record.id, record.name), data, orphans)
+        return self._rotation.replace(self._handle(record.id, record.name), data, orphans, last)
 
     def resolve(self, tenant: str) -> tuple[str, str]:
         """Id and name of a tenant by its name, or of a deleted one by its id. Raises `NotFound`."""

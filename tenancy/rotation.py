@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +27,7 @@ from sqlalchemy import ColumnElement, delete, insert, select
 from sqlalchemy.engine import Connection
 
 from tenancy.database import Database, Retired
-from tenancy.errors import Conflict, Corrupt, NotFound, SchemaTooNew
+from tenancy.errors import Conflict, Corrupt, NotFound, SchemaTooNew, StrongroomError
 from tenancy.keyring import sync_directory
 from tenancy.keys import KEY_BYTES, RootKey, TenantKeys
 from tenancy.registry import FIRST, named, read_generation, write_generation
@@ -84,29 +84,44 @@ class Rotation:
         with handle.reading():
             return handle.generation
 
-    def replace(self, handle: TenantHandle, data: Database, orphans: Iterable[tuple[str, str]] = ()) -> int:
+    def replace(
+        self,
+        handle: TenantHandle,
+        data: Database,
+        orphans: Iterable[tuple[str, str]] = (),
+        last: Callable[[], None] = lambda: None,
+    ) -> int:
         """Put a copy of `data` in the place of the tenant's database, whatever state that is in; returns the new
-        generation. For a suspended tenant, which nobody uses meanwhile.
+        generation. For a suspended tenant; who began to write before it was suspended waits, and goes on in the copy.
 
-        The collections at server engines that the old file names, and `orphans` (engine, physical), are put on record
-        as left over: `data` does not know them.
+        `last` may change `data` when nobody writes any more. The collections at server engines that the old file names,
+        and `orphans` (engine, physical), are put on record as left over: `data` does not know them.
         """
         with self._alone(handle):
             old = _file(handle)
             with self._next(handle) as upcoming:
-                data.copy_to(upcoming.file, file_key(upcoming.key))
-                sync_directory(handle.directory)
-                reached("copied")
-                upcoming.settled = True
                 upcoming.orphans.update(orphans)
                 try:
                     with old.writing() as connection:
                         upcoming.orphans |= server_collections(connection)
+                        self._fill(handle, upcoming, data, last)
                         old.retire(connection)
-                except (Corrupt, SchemaTooNew, Retired):
-                    # It opens for nobody, so nobody needs to be told.
-                    pass
+                except StrongroomError as error:
+                    # Where it opens for nobody, nobody needs to be told.
+                    if not upcoming.settled:
+                        if not isinstance(error, Corrupt | SchemaTooNew | Retired):
+                            raise
+                        self._fill(handle, upcoming, data, last)
         return self._generation(handle.tenant_id)
+
+    @staticmethod
+    def _fill(handle: TenantHandle, upcoming: _Upcoming, data: Database, last: Callable[[], None]) -> None:
+        last()
+        _remove(upcoming.file)
+        data.copy_to(upcoming.file, file_key(upcoming.key))
+        sync_directory(handle.directory)
+        reached("copied")
+        upcoming.settled = True
 
     @contextmanager
     def _next(self, handle: TenantHandle) -> Iterator[_Upcoming]:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 from sqlalchemy import insert, select
 
+from indexing.documents import delete_document
+from service import restore
 from service.control import Control, open_control
 from service.settings import load_settings
 from tenancy import schema
@@ -88,3 +94,51 @@ def test_what_a_replaced_database_named_at_engines_is_dropped_and_certified(here
     here.done("restore", here.folder / "b", "--replace")
     found = here.data("tenant", "delete", "acme", "--yes")["destroyed"]["collections"]
     assert (found["dropped"], [one["physical"] for one in found["pending"]]) == ([], ["c_old"])
+
+
+@pytest.mark.slow
+def test_what_a_writer_withdraws_that_began_before_the_suspension_stays_withdrawn(
+    here: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here.done("backup", here.folder / "b", "--tenant", "acme")
+    beside = open_control(load_settings(environment=here.environment))
+    handle = beside.tenants.open(beside.authenticator.operator("acme"))
+    here.done("tenant", "suspend", "acme")
+    prepared = restore._prepare
+
+    def prepare(*given: Any) -> dict[str, Any]:
+        found = prepared(*given)
+        delete_document(handle, "salaries.md", 0.0)
+        return found
+
+    monkeypatch.setattr(restore, "_prepare", prepare)
+    assert here.data("restore", here.folder / "b", "--replace")["withdrawn_again"] == {"document": 1}
+    monkeypatch.undo()
+    here.done("tenant", "resume", "acme")
+    assert [row["name"] for row in here.data("document", "list", "--tenant", "acme")] == ["notice.md"]
+    # Its next write is in the file that serves now.
+    delete_document(handle, "notice.md", 0.0)
+    assert here.data("document", "list", "--tenant", "acme") == []
+    beside.close()
+
+
+@pytest.mark.slow
+def test_a_ledger_brought_along_counts_beside_a_longer_one_that_is_here(
+    here: Node, nodes: Callable[[str], Node]
+) -> None:
+    key, there = here.folder / "desk.pem", nodes("there")
+    here.done("master", "recovery-key", key)
+    here.done("backup", here.folder / "b", "--tenant", "acme", "--for", f"{key}.pub")
+    there.done("restore", here.folder / "b", "--key", key)
+    here.done("group", "remove", "staff", "ana", "--tenant", "acme")
+    here.done("backup", here.folder / "ledger", "--tenant", "acme", "--for", f"{key}.pub", "--ledger-only")
+    there.done("group", "remove", "staff", "bo", "--tenant", "acme")
+    there.done("document", "delete", "salaries.md", "--tenant", "acme")
+    there.done("tenant", "suspend", "acme")
+    restoring: list[str | Path] = ["restore", here.folder / "b", "--key", key, "--replace"]
+    withdrawn = {"member": 2, "document": 1}
+    assert there.data(*restoring, "--ledger", here.folder / "ledger")["withdrawn_again"] == withdrawn
+    # It is known from now on.
+    assert there.data(*restoring)["withdrawn_again"] == withdrawn
+    there.done("tenant", "resume", "acme")
+    assert there.data("group", "list", "--tenant", "acme") == [{"group": "staff", "members": []}]

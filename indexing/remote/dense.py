@@ -6,6 +6,7 @@ counts only as far as the snapshot knows the rows as readable, and an answer tha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -19,6 +20,8 @@ from tenancy.errors import NotFound
 
 MOST_ASKED: Final = 10_000
 """Where more chunks than this tie with the last one, the engine chooses among them."""
+
+_MOST_ID: Final = 2**63 - 1
 
 IsReadable = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.bool_]]
 """Which of some chunk ids (n,) the searcher may read in the snapshot, and the filter describes: flags (n,)."""
@@ -76,6 +79,9 @@ def _whole(
 
 
 def _require_readable(hits: Sequence[Hit], physical: str, is_readable: IsReadable) -> None:
+    if not all(abs(hit.chunk_id) <= _MOST_ID and math.isfinite(hit.score) for hit in hits):
+        # Neither can be ordered or looked up, and neither is anything that was ever stored.
+        raise EngineDisagrees("the engine returned an id or a score that is none", item=physical)
     ids = np.fromiter((hit.chunk_id for hit in hits), dtype=np.int64, count=len(hits))
     foreign = ids[~is_readable(ids)]
     if len(foreign):

@@ -64,6 +64,12 @@ def test_an_unreadable_or_repeated_chunk_is_a_disagreement() -> None:
         ask(Scripted(lambda k, exact: [Hit(1, 1.0), Hit(1, 1.0)]), 2, 2)
 
 
+@pytest.mark.parametrize("wrong", [Hit(2, float("nan")), Hit(2, float("inf")), Hit(2**70, 0.5), Hit(-(2**63), 0.5)])
+def test_an_id_or_a_score_that_is_none_is_a_disagreement(wrong: Hit) -> None:
+    with pytest.raises(EngineDisagrees, match="is none"):
+        ask(Scripted(lambda k, exact: [Hit(1, 1.0), wrong]), 2, 2)
+
+
 def test_nothing_readable_asks_nobody() -> None:
     engine = Scripted(lambda k, exact: [Hit(1, 1.0)])
     assert ask(engine, 5, 0) == []

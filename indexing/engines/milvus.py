@@ -50,6 +50,8 @@ _DOCUMENTS_A_CALL: Final = 1_000
 _ATTEMPTS: Final = 4
 _BACKOFF_SECONDS: Final = 0.1
 _FRESH_SECONDS: Final = 10.0
+# gRPC by itself waits up to two minutes before it looks again for a server that was away.
+_CHANNEL: Final = {"grpc.initial_reconnect_backoff_ms": 100, "grpc.max_reconnect_backoff_ms": 500}
 _LEVELS: Final[dict[Consistency, str]] = {"bounded": "Bounded", "strong": "Strong"}
 
 
@@ -116,7 +118,7 @@ class MilvusEngine:
             name,
             lambda: AsyncMilvusClient(
                 address, token=key or "", db_name=database, timeout=float(options.get("timeout", 10.0)),
-                dedicated=True, **trust,
+                dedicated=True, grpc_options=_CHANNEL, **trust,
             ),
             **options,
         )  # fmt: skip

@@ -125,7 +125,7 @@ class RemoteEngines:
         with self._lock:
             self._marked[collection.physical] = now
             self._marked.move_to_end(collection.physical)
-            while now - next(iter(self._marked.values())) >= CHECK_S:
+            while self._marked and now - next(iter(self._marked.values())) >= CHECK_S:
                 self._marked.popitem(last=False)
 
     def _may_repair(self, tenant: TenantHandle, found: EngineDisagrees, noticed: float) -> bool:

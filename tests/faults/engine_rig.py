@@ -8,11 +8,12 @@ is a stand-in (`tests/support/qdrant_http.py`).
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import httpx
 
@@ -22,6 +23,8 @@ from tenancy.contract import Contract
 from tenancy.identity import Role
 from tenancy.tenant import TenantHandle
 from tests.service.house import House, problem
+from tests.support.milvus_server import MilvusServer
+from tests.support.qdrant_http import QdrantHttp
 from tests.support.wire import Wire
 
 THREADS = 4
@@ -35,11 +38,6 @@ CANARY = "heliotrope"
 NOTICE = f"The notice period is three months. Ask {CANARY}."
 
 
-class Server(Protocol):
-    def kill(self) -> None: ...
-    def start(self) -> None: ...
-
-
 class Rig:
     """Engines `faulty` and `patient` are reached by `wire`, `sound` and `own` by wires of their own.
 
@@ -47,7 +45,9 @@ class Rig:
     `sound`, `initech` at FAISS: they are to notice nothing.
     """
 
-    def __init__(self, kind: str, server: Server, port: int, folder: Path, key: str, timeout_s: float) -> None:
+    def __init__(
+        self, kind: str, server: QdrantHttp | MilvusServer, port: int, folder: Path, key: str, timeout_s: float
+    ) -> None:
         self.kind = kind
         self.server = server
         self.folder = folder
@@ -61,6 +61,7 @@ class Rig:
         self._count = 0
         self.others = ("globex", "initech")
         self._revisions = 0
+        self._second = ""
         for tenant, engine in (("globex", "sound"), ("initech", "faiss")):
             self.create(tenant, engine)
             assert self.put(tenant, "notice.md").status_code == 200
@@ -85,6 +86,46 @@ class Rig:
         )
         house.client.__enter__()
         return house
+
+    @property
+    def data(self) -> Path:
+        """What the server keeps."""
+        return self.folder / "engine"
+
+    @contextmanager
+    def at(self, *others: str) -> Iterator[None]:
+        """While this lasts, these alone are the others: what befalls a server itself, all meet whose engine it is."""
+        self.others, before = others, self.others
+        try:
+            yield
+        finally:
+            self.others = before
+
+    @contextmanager
+    def other_key(self) -> Iterator[None]:
+        """The server asks for another key than the product sends, and for its first one again behind this."""
+        first = self.key_file.read_text()
+        self._second = self._changed(first)
+        try:
+            yield
+        finally:
+            self._changed(self._second, first)
+            self.key_file.write_text(first)
+            self.restart()
+
+    def correct_key(self) -> None:
+        self.key_file.write_text(self._second)
+
+    def _changed(self, old: str, new: str = "") -> str:
+        """Change the server's key from `old`; returns the new one."""
+        if isinstance(self.server, MilvusServer):
+            user, _, password = old.partition(":")
+            changed = new.partition(":")[2] or "Other-secret1"
+            self.server.change_password(user, password, changed)
+            return f"{user}:{changed}"
+        assert isinstance(self.server, QdrantHttp)
+        self.server.change_key(new or "other-secret-key")
+        return self.server.key
 
     def restart(self) -> None:
         """The product ends and starts again over the same data."""
@@ -124,6 +165,14 @@ class Rig:
         response = self.ask(tenant, **options)
         assert response.status_code == 200, response.text
         return {passage["document"] for passage in response.json()["passages"]}
+
+    def comes_back(self, *tenants: str) -> None:
+        """Ask until the server, which has just started, serves these: a Milvus takes up to half a minute."""
+        for tenant in tenants:
+            until = time.monotonic() + LIMIT_S
+            while (response := self.ask(tenant)).status_code != 200:
+                self.refused(response)
+                assert time.monotonic() < until, "the server was there again, and questions went on failing"
 
     def put(self, tenant: str, name: str, text: str = NOTICE, allow: str = "tenant") -> httpx.Response:
         key = self.house.key(tenant, "loader", Role.INGEST)

@@ -11,6 +11,7 @@ import ctypes
 import fcntl
 import importlib.util
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -136,6 +137,24 @@ class MilvusServer:
     def resume(self) -> None:
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
+
+    def deny_writes(self, denied: bool) -> None:
+        """Start again with this setting; the server denies writes the same way where a quota of its is used up."""
+        self.stop()
+        (path,) = (self._folder / "configs").glob("milvus.yaml")
+        head, section, rest = path.read_text().partition("  limitWriting:")
+        path.write_text(head + section + re.sub("forceDeny: \\w+", f"forceDeny: {str(denied).lower()}", rest, count=1))
+        self.start()
+
+    def change_password(self, user: str, old: str, new: str) -> None:
+        """Of a server that was started with `authenticated`."""
+        from pymilvus import MilvusClient
+
+        client = MilvusClient(self.url, token=f"{user}:{old}")
+        try:
+            client.update_password(user, old, new)
+        finally:
+            client.close()
 
     @property
     def _log(self) -> Path:

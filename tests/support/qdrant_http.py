@@ -84,8 +84,8 @@ class QdrantHttp:
     @contextmanager
     def fault(self, kind: str, calls: str = "all") -> Iterator[None]:
         """While this lasts, `calls` ("all", "write" or "search") are answered with an HTTP status ("507"), with
-        "garbage", or with JSON that means something else ("null", "shape", "ids", "list", "empty"). With "crash" it writes
-        half of the next points and kills itself.
+        "garbage", or with JSON that means something else ("null", "shape", "ids", "list", "empty"). With "crash" it
+        writes half of the next points and kills itself.
         """
         self._control({"fault": kind, "calls": calls})
         try:

@@ -31,6 +31,7 @@ class Wire:
         self.target = target
         self.port = 0
         self.connections = 0
+        self.tapped = 0
         self.struck = threading.Semaphore(0)
         """Released each time that a fault met an answer."""
         self._fault: Fault | None = None
@@ -126,6 +127,7 @@ class Wire:
                 self._tap = (left - len(data), act)
                 if left <= len(data):
                     self._tap = None
+                    self.tapped += 1
                     await asyncio.get_running_loop().run_in_executor(None, act)
             writer.write(data)
             await writer.drain()

@@ -26,6 +26,7 @@ KEY = {"qdrant": "first-secret-key", "milvus": "root:Milvus"}
 AGAIN = "by itself: the next question or document brings the engine up to the database"
 STORED = "503 with Retry-After, which says that all is stored"
 REFUSED = "503 with Retry-After"
+ELSEWHERE = "nothing; those at the same server meet the same"
 
 
 def both(fault: str, **columns: str) -> Callable[[Any], Any]:
@@ -210,6 +211,7 @@ def test_answers_that_are_cut_off_or_garbled(rig: Rig, fault: Any) -> None:
 @row(
     "qdrant",
     "answers 500, 503, 429 or 400, or 200 with what is no JSON or means nothing",
+    others=ELSEWHERE,
     caller=f"{REFUSED}; where something was written, it says that all is stored",
     recovery=AGAIN,
 )
@@ -230,6 +232,7 @@ def test_answers_that_say_nothing(rig: Rig, qdrant: QdrantHttp, answer: str) -> 
 @row(
     "qdrant",
     "server killed (kill -9) with half of a document's points written",
+    others=ELSEWHERE,
     caller=f"{STORED}; questions of the tenant 503 until the server is back",
     recovery=f"start the server; then {AGAIN}",
 )
@@ -244,6 +247,7 @@ def test_killed_with_half_of_the_points_written(rig: Rig, qdrant: QdrantHttp) ->
 @row(
     "milvus",
     "server killed (kill -9) in the middle of an upsert",
+    others=ELSEWHERE,
     caller=f"{STORED}; questions of the tenant 503 until the server is back",
     recovery=f"start the server; then {AGAIN}",
 )
@@ -271,6 +275,7 @@ def killed_server_comes_back(rig: Rig, acme: str) -> None:
 @row(
     "qdrant",
     "server full: writes get 507, or 500 with the reason in its text",
+    others=ELSEWHERE,
     caller=f"{STORED}; after it, questions of the tenant 503 until the server takes writes again",
     recovery=f"give the server room; then {AGAIN}",
 )
@@ -285,6 +290,7 @@ def test_a_full_qdrant(rig: Rig, qdrant: QdrantHttp, answer: str) -> None:
 @row(
     "milvus",
     "server denies writes, as it does when its disk or memory quota is used up",
+    others=ELSEWHERE,
     caller=f"{STORED}; after it, questions of the tenant 503 until the server takes writes again",
     recovery=f"give the server room; then {AGAIN}",
 )
@@ -316,7 +322,7 @@ def accepted_again(rig: Rig, acme: str) -> None:
 
 @both(
     "a collection is lost at the server",
-    caller="200: the question waits until the collection is built anew, up to the engine's timeout a call",
+    caller="200: the question waits until the collection is built anew; 503 where that takes too long",
     recovery="by itself, at the next question or document",
 )
 @pytest.mark.parametrize("noticed_by", ["question", "document"])
@@ -383,6 +389,7 @@ def test_a_server_restored_from_an_older_state(
 
 @both(
     "wrong API key (changed at the server)",
+    others=ELSEWHERE,
     caller=f"{REFUSED}; where something was written, it says that all is stored",
     recovery="correct the file that api_key_file names and restart the product; nothing has to be written again",
 )
@@ -424,6 +431,7 @@ def test_a_dedicated_endpoint_that_is_away(rig: Rig) -> None:
 @row(
     "milvus",
     "server stopped (SIGSTOP): it keeps its connections and answers nothing",
+    others=ELSEWHERE,
     caller=f"{REFUSED}, after the engine's timeout",
     recovery="by itself, when the server goes on",
 )

@@ -19,13 +19,15 @@ from indexing.engines.registry import Engines
 from indexing.gpu import GpuSearch
 from indexing.model import require_model
 from indexing.remote.elsewhere import Elsewhere
-from indexing.remote.engines import RemoteEngines
+from indexing.remote.engines import Due, RemoteEngines
 from indexing.snapshot import Snapshot
 from tenancy.recent import Recent
 from tenancy.tenant import ReadView, TenantHandle
 
 BUDGET_SETTING: Final = "collections.budget"
 WAIT_S: Final = 2.0
+_FOLLOWS: Final = 3
+"""How often a question brings its engine up to date beside writers that go on; then it keeps its transaction open."""
 
 
 class _Turn:
@@ -70,11 +72,23 @@ class OpenCollections:
     @contextmanager
     def opened(self, tenant: TenantHandle) -> Iterator[tuple[ReadView, Snapshot]]:
         """See `indexing.collection.Collections.opened`."""
+        for _ in range(_FOLLOWS):
+            with ExitStack() as transaction:
+                view, current = self._local(tenant, transaction)
+                due = self._due(view, current)
+                if due is None:
+                    yield view, current
+                    return
+            # Neither in the tenant's turn nor in a transaction: a slow engine holds up whoever needs it, and keeps
+            # no connection from the others.
+            self._remote.follow(tenant, due)
+            if not due.behind:
+                break
         with ExitStack() as transaction:
             view, current = self._local(tenant, transaction)
-            if current.engine is not None and current.collection is not None:
-                # Not in the tenant's turn: a slow engine holds up who asks it, and nobody who could go on without.
-                self._remote.follow(tenant, view, current.collection)
+            due = self._due(view, current)
+            if due is not None and due.behind:
+                self._remote.follow(tenant, due)
             yield view, current
 
     def behind(self, tenant: TenantHandle) -> str | None:
@@ -109,6 +123,11 @@ class OpenCollections:
     def tenants(self) -> set[str]:
         """The ids of tenants of which something is in memory."""
         return self._open.keys()
+
+    def _due(self, view: ReadView, current: Snapshot) -> Due | None:
+        if current.engine is None or current.collection is None:
+            return None
+        return self._remote.due(view, current.collection)
 
     def _local(self, tenant: TenantHandle, transaction: ExitStack) -> tuple[ReadView, Snapshot]:
         """Begin `transaction`, and what is in memory brought to its state."""

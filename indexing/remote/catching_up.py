@@ -147,10 +147,9 @@ def _write(tenant: TenantHandle, engine: Engine, collection: Collection, documen
     for start in range(0, len(document_ids), DOCUMENTS_A_PIECE):
         piece = document_ids[start : start + DOCUMENTS_A_PIECE]
         kept: list[int] = []
-        with tenant.reading() as view:
-            for points in points_of(view, collection, dimension, piece):
-                engine.put(collection.physical, points)
-                kept += [point.chunk_id for point in points]
+        for points in points_of(tenant, collection, dimension, piece):
+            engine.put(collection.physical, points)
+            kept += [point.chunk_id for point in points]
         engine.prune(collection.physical, piece, kept)
 
 

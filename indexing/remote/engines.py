@@ -37,6 +37,13 @@ class _Repair(NamedTuple):
     pause: float
 
 
+class Due(NamedTuple):
+    """`behind` says that the engine has not acknowledged everything; else it is only to be asked what it holds."""
+
+    collection: Collection
+    behind: bool
+
+
 class RemoteEngines:
     """What `OpenCollections` knows of server engines; safe from any number of threads."""
 
@@ -54,22 +61,27 @@ class RemoteEngines:
         """
         return None if collection is None else self._engines.of(tenant, collection.engine)
 
-    def follow(self, tenant: TenantHandle, view: ReadView, collection: Collection) -> None:
-        """Bring the engine up to `view` before a question is asked of it. Raises as `catch_up`.
+    def due(self, view: ReadView, collection: Collection) -> Due | None:
+        """What has to be done at the engine before a question is asked of it under `view`. Raises `StaleDomain`.
 
         Now and then it is asked whether it still holds what it acknowledged: its operator may have restored it.
         """
-        engine = self.of(tenant, collection)
         current = find(view, collection.id)
         if current is None:
             raise StaleDomain("the collection was replaced meanwhile", item=collection.physical)
+        behind = current.applied < view.epochs.changes
+        return Due(current, behind) if behind or self._is_due(current) else None
+
+    def follow(self, tenant: TenantHandle, due: Due) -> None:
+        """Do it, best without a transaction: an engine may take as long as its timeout. Raises as `catch_up`."""
+        engine = self.of(tenant, due.collection)
         if engine is None:
             return
-        if current.applied < view.epochs.changes:
-            catch_up(tenant, engine, current, patience_s=QUESTION_PATIENCE_S)
-        elif not self._is_due(current) or not require_marked(tenant, engine, current, patience_s=QUESTION_PATIENCE_S):
+        if due.behind:
+            catch_up(tenant, engine, due.collection, patience_s=QUESTION_PATIENCE_S)
+        elif not require_marked(tenant, engine, due.collection, patience_s=QUESTION_PATIENCE_S):
             return
-        self._checked_now(current)
+        self._checked_now(due.collection)
 
     def behind(self, tenant: TenantHandle) -> str | None:
         """See `indexing.collection.Collections.behind`."""

@@ -52,13 +52,14 @@ def all_points(tenant: TenantHandle, collection: Collection, dimension: int) -> 
 
 
 def points_of(
-    view: ReadView, collection: Collection, dimension: int, document_ids: Sequence[int]
+    tenant: TenantHandle, collection: Collection, dimension: int, document_ids: Sequence[int]
 ) -> Iterator[list[Point]]:
-    """The chunks of some documents, of those that still exist. Raises `Corrupt`."""
+    """The chunks of some documents, of those that still exist; transactions as in `all_points`. Raises `Corrupt`."""
     after = 0
     while True:
         parameters = {"model": collection.model.id, "after": after, "documents": list(document_ids)}
-        points = _piece(view, collection, _ROWS_OF, parameters, dimension)
+        with tenant.reading() as view:
+            points = _piece(view, collection, _ROWS_OF, parameters, dimension)
         if not points:
             return
         yield points

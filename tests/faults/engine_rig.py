@@ -241,6 +241,7 @@ class Rig:
     @contextmanager
     def counting(self, engine: str) -> Iterator[None]:
         """While this lasts, `begun` is released for each call that the product makes of the engine."""
+        self.begun = threading.Semaphore(0)
         loop = self.house.services.engines[engine]._loop  # type: ignore[attr-defined]
         inner = loop.call
 

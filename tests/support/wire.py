@@ -47,7 +47,8 @@ class Wire:
 
     @contextmanager
     def fault(self, fault: Fault) -> Iterator[None]:
-        """While this lasts, `fault` meets the answers."""
+        """While this lasts, `fault` meets the answers; `struck` counts from here."""
+        self.struck = threading.Semaphore(0)
         self._fault = fault
         try:
             yield

@@ -20,11 +20,13 @@ from typing import Any, Final, Literal
 import msgspec
 from sqlalchemy import MetaData
 
-from service.control import master_key, open_tenants
+from service.control import keyring_of, master_key, open_tenants
 from service.engine_check import examine_engines
 from service.settings import MASTER_KEY_VARIABLE, Settings, known_keys
+from service.tenant_check import examine_tenants
 from tenancy.database import ConnectionPools, Database
 from tenancy.errors import Conflict, StrongroomError
+from tenancy.keyring import master_of
 from tenancy.keys import create_master_key
 from tenancy.pools import connections_within, raise_limit
 
@@ -33,6 +35,7 @@ State = Literal["ok", "note", "wrong"]
 _CONTROL: Final = "control.sqlite"
 _LEAST_FREE: Final = 1 << 30
 _FEW_DESCRIPTORS: Final = 4_096
+_SHOWN: Final = 3
 FILES_A_TENANT: Final = 4
 """Documents, remembered answers, audit log, keys of its subjects."""
 
@@ -68,12 +71,16 @@ def examine(settings: Settings) -> list[Finding]:
 
 def create_key(settings: Settings) -> Path:
     """Create the master key file. Raises `AlreadyExists`, or `Conflict` where data of another key is there."""
-    if (settings.data_path / _CONTROL).exists() and not settings.master_key_path.exists():
-        raise Conflict(
-            "the data directory was written under another master key, which is not at its place",
-            item=str(settings.data_path),
-            remedy=f"put that key back at {settings.master_key_path}, or choose an empty data_dir",
-        )
+    if not settings.master_key_path.exists():
+        with keyring_of(settings) as keyring:
+            written = (settings.data_path / _CONTROL).exists() or master_of(keyring) is not None
+        if written:
+            what, setting = ("database", "database.url") if settings.database.url else ("data directory", "data_dir")
+            raise Conflict(
+                f"the {what} was written under another master key, which is not at its place",
+                item=setting if settings.database.url else str(settings.data_path),
+                remedy=f"put that key back at {settings.master_key_path}, or choose an empty {what} ({setting})",
+            )
     create_master_key(settings.master_key_path)
     return settings.master_key_path
 
@@ -136,9 +143,19 @@ def _control_plane(settings: Settings) -> Finding:
     tenants = open_tenants(settings, master_key(settings))
     try:
         every, active = tenants.count()
+        looked, refused = examine_tenants(settings, tenants)
     finally:
         tenants.close()
-    return Finding("control plane", "ok", f"{active} of {every} tenants active")
+    here = f"{active} of {every} tenants active"
+    if not refused:
+        return Finding("control plane", "ok", here + (f", the first {looked} looked at" if looked < active else ""))
+    shown = "; ".join(refused[:_SHOWN]) + (f"; and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else "")
+    return Finding(
+        "control plane",
+        "wrong",
+        f"{here}, {len(refused)} cannot be served: {shown}",
+        "correct collections.engines, embedding.model or embedding.also; a damaged file: docs/operations/backup.md",
+    )
 
 
 def _sqlite(settings: Settings) -> Finding:
@@ -179,11 +196,12 @@ def _database(settings: Settings) -> Finding:
         return Finding(
             name, "wrong", f"{finding}; {about.unsafe} is off", f"set {about.unsafe} = on: a crash would lose records"
         )
-    if about.free_connections < settings.database.pool_size:
+    wanted = settings.database.pool_size + 2 * max(2, settings.database.pool_size // 4)
+    if about.free_connections < wanted:
         return Finding(
             name,
             "note",
-            f"{finding}; {about.free_connections} connections left, the pool may want {settings.database.pool_size}",
+            f"{finding}; {about.free_connections} connections left, the pools may want {wanted}",
             "raise max_connections of the server, or lower database.pool_size",
         )
     return Finding(name, "ok", f"{finding}, {about.free_connections} connections left")

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import psycopg
 from sqlalchemy import (
@@ -68,6 +68,12 @@ _BUSY: Final = {
 }
 
 
+Tier = Literal["tenants", "logs", "control"]
+"""A transaction of a tenant's database may hold its connection while it needs one of a log, and both one of the control
+plane. With a pool for each, whoever waits waits for somebody who can go on.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class About:
     """`unsafe` names a setting of the server that is off and must not be; `tls` is the version in use."""
@@ -86,23 +92,27 @@ class Server:
         """Opens nothing yet. Raises `InvalidInput` for an address or a password file that cannot be used."""
         url, arguments = server_url(settings), connect_arguments(settings)
         options: dict[str, Any] = {"connect_args": arguments, "hide_parameters": True}
-        self.engine = create_engine(
-            url,
-            pool_size=settings.pool_size,
-            max_overflow=0,
-            pool_timeout=settings.lock_timeout_s,
-            pool_use_lifo=True,
-            query_cache_size=2_000,
-            **options,
-        )
-        # For locks that outlive a transaction: a connection each, which the pool cannot run out of.
+        self.tiers: Mapping[Tier, Engine] = {
+            tier: create_engine(
+                url,
+                pool_size=settings.pool_size if tier == "tenants" else max(2, settings.pool_size // 4),
+                max_overflow=0,
+                pool_timeout=settings.lock_timeout_s,
+                pool_use_lifo=True,
+                query_cache_size=2_000,
+                **options,
+            )
+            for tier in ("tenants", "logs", "control")
+        }
+        # For locks that outlive a transaction and for what is rare: a connection each, so that no pool runs out of it.
         self.apart = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT", **options)
-        for engine in (self.engine, self.apart):
+        self.rare = create_engine(url, poolclass=NullPool, **options)
+        for engine in (*self.tiers.values(), self.apart, self.rare):
             event.listen(engine, "connect", _durable)
 
     def examine(self, probes: int) -> About:
         """What the server is like; `probes` statements are timed. Raises `Unavailable`."""
-        with explained("database"), begun(self.engine, _ABOUT) as (connection, (row,)):
+        with explained("database"), begun(self.rare, _ABOUT) as (connection, (row,)):
             start = time.perf_counter()
             for _ in range(probes):
                 connection.execute(_LEAST)
@@ -112,15 +122,15 @@ class Server:
 
     def make(self, schema: str) -> None:
         """Create a schema where there is none."""
-        with explained(schema), begun(self.engine, _SCHEMA, {"schema": schema}) as (connection, found):
+        with explained(schema), begun(self.rare, _SCHEMA, {"schema": schema}) as (connection, found):
             if not found:
                 # Two that create one schema at the same time fail in spite of IF NOT EXISTS.
                 connection.execute(_LOCK, {"key": lock_key("schema", schema)})
                 connection.execute(CreateSchema(schema, if_not_exists=True))
 
     def close(self) -> None:
-        self.engine.dispose()
-        self.apart.dispose()
+        for engine in (*self.tiers.values(), self.apart, self.rare):
+            engine.dispose()
 
 
 class PostgresDatabase:
@@ -141,6 +151,7 @@ class PostgresDatabase:
         migrations: tuple[Migration, ...] = (),
         mark: Mark | None = None,
         version_table: str = "schema_version",
+        tier: Tier = "tenants",
     ) -> None:
         self.schema = schema
         self._metadata = metadata
@@ -150,10 +161,11 @@ class PostgresDatabase:
         self._version = Table(version_table, MetaData(), Column("version", Integer, nullable=False))
         self._select_version = select(self._version.c.version)
         translate: dict[str, Any] = {"schema_translate_map": {None: schema}}
-        self._readers: Engine = server.engine.execution_options(
+        pooled = server.tiers[tier]
+        self._readers: Engine = pooled.execution_options(
             isolation_level="REPEATABLE READ", postgresql_readonly=True, **translate
         )
-        self._writers: Engine = server.engine.execution_options(isolation_level="READ COMMITTED", **translate)
+        self._writers: Engine = pooled.execution_options(isolation_level="READ COMMITTED", **translate)
         self._key = {"key": lock_key("writer", schema)}
         self._prepared = False
         self._prepare_lock = threading.Lock()

@@ -20,12 +20,13 @@ from sqlalchemy.schema import CreateSchema, DropSchema
 from tenancy.database import PAGE_CACHE_KIB, ConnectionPools, Mark, Migration
 from tenancy.errors import NotFound, Unavailable
 from tenancy.keyring import KeyringStore
-from tenancy.postgres import PostgresDatabase, Server, begun, explained, lock_key
+from tenancy.postgres import PostgresDatabase, Server, Tier, begun, explained, lock_key
 from tenancy.postgres_presence import PostgresKeyring, PostgresPresence
 from tenancy.postgres_url import PostgresSettings
 from tenancy.presence import Presence
 from tenancy.storage import CONTROL_FILE, Place
 
+CONTROL_SCHEMA: Final = "sr_control"
 _ITEM: Final = "database"
 _SCHEMAS: Final = text(r"SELECT nspname FROM pg_catalog.pg_namespace WHERE nspname LIKE 'sr\_%'")
 _TABLES: Final = text("SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = :schema AND tablename = 'schema_version'")
@@ -63,10 +64,11 @@ class PostgresStorage:
             self._directory(place.owner).mkdir(parents=True, exist_ok=True, mode=0o700)
         else:
             self._server.make(schema)
-        return PostgresDatabase(self._server, schema, metadata, seed=seed, migrations=migrations, mark=mark)
+        tier: Tier = "control" if schema == CONTROL_SCHEMA else "tenants" if place.kind == "tenants" else "logs"
+        return PostgresDatabase(self._server, schema, metadata, seed=seed, migrations=migrations, mark=mark, tier=tier)
 
     def holds(self, place: Place) -> bool:
-        with explained(_ITEM), begun(self._server.engine, _TABLES, {"schema": schema_of(place)}) as (_, found):
+        with explained(_ITEM), begun(self._server.rare, _TABLES, {"schema": schema_of(place)}) as (_, found):
             return bool(found)
 
     def holds_tenants(self) -> bool:
@@ -78,7 +80,7 @@ class PostgresStorage:
     def remove_tenant(self, tenant_id: str) -> bool:
         found = bool(self.leftovers([tenant_id]))
         self.forget_tenant(tenant_id)
-        with explained(_ITEM), begun(self._server.engine, _SCHEMAS) as (connection, _):
+        with explained(_ITEM), begun(self._server.rare, _SCHEMAS) as (connection, _):
             connection.execute(DropSchema(f"sr_{tenant_id}", cascade=True, if_exists=True))
         return found
 
@@ -115,7 +117,7 @@ class PostgresStorage:
         self._server.close()
 
     def _schemas(self) -> set[str]:
-        with explained(_ITEM), begun(self._server.engine, _SCHEMAS) as (_, found):
+        with explained(_ITEM), begun(self._server.rare, _SCHEMAS) as (_, found):
             return {row.nspname for row in found}
 
     def _directory(self, tenant_id: str) -> Path:
@@ -125,7 +127,7 @@ class PostgresStorage:
 def schema_of(place: Place) -> str:
     """The schema of a database: `sr_control`, `sr_<owner>` for a tenant's data, `sr_<file>_<owner>` for the rest."""
     if place.file == CONTROL_FILE:
-        return "sr_control"
+        return CONTROL_SCHEMA
     if place.kind == "tenants":
         return f"sr_{place.owner}"
     return f"sr_{place.file.removesuffix('.sqlite')}_{place.owner}"

@@ -22,7 +22,9 @@ _EXAMPLE: Final = "write postgresql://USER@HOST:PORT/DATABASE?sslrootcert=/path/
 
 
 class PostgresSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An empty `url` means the embedded databases. Times are in seconds; `pool_size` is connections a process."""
+    """An empty `url` means the embedded databases. Times are in seconds; `pool_size` is connections a process to
+    tenants; logs and control plane have a quarter as many each, and at least two.
+    """
 
     url: str = ""
     password_file: str = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from sqlalchemy import Column, MetaData, Select, Table, func, insert, select, te
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError, ProgrammingError
 
+from tenancy import directory, schema
 from tenancy.control import Tenants
 from tenancy.errors import Corrupt, InvalidInput, NotFound, SchemaTooNew, Unavailable
 from tenancy.identity import Authenticator
@@ -155,7 +157,7 @@ def test_text_with_nul_is_refused_by_name(storage: PostgresStorage) -> None:
 def test_a_dropped_schema_is_not_found_and_not_made_again(storage: PostgresStorage) -> None:
     notebook = database(storage)
     add(notebook, "first")
-    with storage._server.engine.begin() as connection:
+    with storage._server.rare.begin() as connection:
         connection.execute(text("DROP SCHEMA sr_notes_t_1 CASCADE"))
     for opened in (notebook, PostgresDatabase(storage._server, "sr_notes_t_1", metadata)):
         with pytest.raises(NotFound, match="deleted"):
@@ -208,6 +210,29 @@ def test_no_free_connection_and_a_cut_one_are_unavailable_and_pass(url: str, tmp
         connection.execute(_cut_all(url))
     assert texts(notebook) == ["first"]
     storage.close()
+
+
+def test_as_many_who_withdraw_as_the_pool_has_connections_all_end(url: str, tmp_path: Path) -> None:
+    """Each holds a connection to its tenant while it writes the ledger and looks into the control plane."""
+    count = 3
+    storage = postgres_storage(url, tmp_path, pool_size=count, lock_timeout_s=3.0)
+    tenants = Tenants(tmp_path, MasterKey(bytes(32)), storage=storage)
+    companies = [Company(tenants, Authenticator(tenants), f"t{number}") for number in range(count)]
+    for company in companies:
+        company.member("legal", "user:ana")
+    all_hold_one = threading.Barrier(count)
+
+    def withdraw(company: Company) -> None:
+        with company.handle.writing() as view:
+            all_hold_one.wait(30)
+            directory.remove_members(view, "legal", ["user:ana"])
+
+    with ThreadPoolExecutor(count) as threads:
+        list(threads.map(withdraw, companies))
+    for company in companies:
+        with company.handle.reading() as view:
+            assert view.execute(select(schema.members)).all() == []
+    tenants.close()
 
 
 def test_pooled_connections_that_died_are_replaced_unnoticed(url: str, storage: PostgresStorage) -> None:

@@ -30,7 +30,9 @@ def doctor(
     chosen = load_settings(common.config)
     if public_key:
         with opened(common) as control:
-            show_record(common, {"public_key": control.tenants.public_key})
+            key = control.tenants.public_key
+            # Alone on its line: it is an argument of the program that checks certificates.
+            show_record(common, {"public_key": key}) if common.as_json else print(key)
         return 0
     if create_master_key:
         path = create_key(chosen)

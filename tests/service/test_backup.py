@@ -399,6 +399,7 @@ def test_a_tenants_key_is_changed_and_its_certificate_and_log_outlive_it(here: N
     here.done("backup", here.folder / "b", "--tenant", "acme")
     assert here.data("restore", here.folder / "b", "--as", "copy")["documents"] == 2
     public = here.data("doctor", "--public-key")["public_key"]
+    assert here.done("doctor", "--public-key") == f"{public}\n"
     tenant_id = here.tenant_id()
     certificate = json.loads(here.done("tenant", "delete", "acme", "--yes"))
     assert certificate["public_key"] == public

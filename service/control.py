@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,6 +18,7 @@ from tenancy.database import ConnectionPools
 from tenancy.errors import InvalidInput, Unavailable
 from tenancy.identity import Authenticator
 from tenancy.jwks import MAX_SET_BYTES
+from tenancy.keyring import KEYRING_FILE, FileKeyring, KeyringStore
 from tenancy.keys import MasterKey, load_master_key
 from tenancy.pools import raise_limit
 from tenancy.storage import Storage
@@ -64,6 +67,19 @@ def open_tenants(settings: Settings, master: MasterKey) -> Tenants:
     except BaseException:
         storage.close()
         raise
+
+
+@contextmanager
+def keyring_of(settings: Settings) -> Iterator[KeyringStore]:
+    """The keyring alone, wherever it lies; to be read without the master key that opens it."""
+    if not settings.database.url:
+        yield FileKeyring(settings.data_path / KEYRING_FILE)
+        return
+    storage = _postgres(settings, ConnectionPools())
+    try:
+        yield storage.keyring
+    finally:
+        storage.close()
 
 
 def _postgres(settings: Settings, pools: ConnectionPools) -> Storage:

@@ -98,6 +98,7 @@ class TenantKeys:
 
 def load_master_key(path: Path | None, encoded: str | None) -> MasterKey:
     """Read the master key: base64 of 32 bytes, from `encoded` if given, else from `path`."""
+    where = "STRONGROOM_MASTER_KEY"
     if encoded is None:
         if path is None or not path.exists():
             raise InvalidInput(
@@ -105,13 +106,17 @@ def load_master_key(path: Path | None, encoded: str | None) -> MasterKey:
                 item=str(path),
                 remedy="create it with `strongroom doctor --create-master-key`, or set STRONGROOM_MASTER_KEY",
             )
-        encoded = path.read_text(encoding="ascii", errors="replace")
+        where, encoded = str(path), path.read_text(encoding="ascii", errors="replace")
     try:
         value = base64.b64decode(encoded.strip(), validate=True)
     except (binascii.Error, ValueError):
         value = b""
     if len(value) != KEY_BYTES:
-        raise InvalidInput("the master key must be base64 of exactly 32 bytes", item="master key")
+        raise InvalidInput(
+            "a master key is base64 of exactly 32 bytes, and this is something else",
+            item=where,
+            remedy="put the right file in place; `strongroom master create FILE` makes a new key",
+        )
     return MasterKey(value)
 
 

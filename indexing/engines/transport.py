@@ -25,7 +25,11 @@ def checked_address(url: str, *, engine: str, authenticated: bool, plaintext: bo
     except ValueError as error:
         raise InvalidInput("the engine's address is no URL", item=item) from error
     if parts.scheme not in {"http", "https"} or not host:
-        raise InvalidInput("the engine's address must begin with http:// or https://", item=item)
+        raise InvalidInput(
+            "the engine's address must begin with http:// or https://",
+            item=item,
+            remedy="as in https://vectors.example.com:6333",
+        )
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise InvalidInput("the engine's address must hold no credentials, query or fragment", item=item)
     if plaintext or is_loopback(host):

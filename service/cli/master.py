@@ -48,17 +48,18 @@ def recovery_key(path: Path, /, *, common: Common = DEFAULT) -> None:
 @app.command
 def show(*, common: Common = DEFAULT) -> int:
     """Which master key the data directory needs, and whether the settings name that one. Exit code 1 if not."""
-    from service.control import master_key
+    from service.control import keyring_of, master_key
     from service.settings import load_settings
     from tenancy.errors import InvalidInput
-    from tenancy.keyring import KEYRING_FILE, FileKeyring, master_of
+    from tenancy.keyring import master_of
 
     settings = load_settings(common.config)
     try:
         present = master_key(settings).fingerprint
     except InvalidInput:
         present = None
-    needed = master_of(FileKeyring(settings.data_path / KEYRING_FILE))
+    with keyring_of(settings) as keyring:
+        needed = master_of(keyring)
     fits = needed is None or needed == present
     show_record(common, {"needed": needed, "present": present, "fits": fits})
     return 0 if fits else 1
@@ -75,16 +76,23 @@ def rotate(
     Afterwards put the new key where the settings look for it: other commands are refused until then.
     """
     from service.control import master_key
-    from tenancy.keyring import KEYRING_FILE, FileKeyring, rotate_master
+    from tenancy.errors import InvalidInput
+    from tenancy.keyring import rotate_master
     from tenancy.keys import load_master_key
 
+    if not new_key_file.exists():
+        raise InvalidInput(
+            "there is no such file",
+            item=str(new_key_file),
+            remedy=f"`strongroom master create {new_key_file}` makes it",
+        )
     new = load_master_key(new_key_file, None)
     with opened(common) as control:
         old = master_key(control.settings)
 
         def work(trail: Trail) -> None:
             trail.note(detail={"from": old.fingerprint, "to": new.fingerprint})
-            rotate_master(FileKeyring(control.settings.data_path / KEYRING_FILE), old, new)
+            rotate_master(control.tenants.storage.keyring, old, new)
 
         audited(control, None, "master.rotate", work)
     show_record(common, {"master_key": str(new_key_file), "fingerprint": new.fingerprint})

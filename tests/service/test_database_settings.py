@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from service.cli import run
 from service.control import open_control
 from service.diagnosis import Finding, examine
 from service.settings import Settings, load_settings
@@ -69,3 +70,30 @@ def test_a_server_that_is_away_is_named_and_nothing_opens(tmp_path: Path) -> Non
 def test_a_setting_that_cannot_be_is_refused(tmp_path: Path, name: str, value: str) -> None:
     with pytest.raises(InvalidInput, match=r"database\."):
         settings(tmp_path, **{name: value})
+
+
+def test_the_master_key_is_changed_where_the_keyring_is_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key, new = tmp_path / "master.key", tmp_path / "new.key"
+    monkeypatch.setenv("STRONGROOM_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("STRONGROOM_MASTER_KEY_FILE", str(key))
+    with fresh_database() as url:
+        monkeypatch.setenv("STRONGROOM_DATABASE__URL", url)
+        assert run(["doctor", "--create-master-key"]) == 0
+        assert run(["tenant", "create", "acme"]) == 0
+        assert run(["master", "show"]) == 0
+        assert run(["master", "rotate", "--new-key-file", str(new)]) == 2
+        assert f"strongroom master create {new}" in capsys.readouterr().err
+        assert run(["master", "create", str(new)]) == 0
+        assert run(["master", "rotate", "--new-key-file", str(new)]) == 0
+        assert run(["master", "show"]) == 1
+        assert run(["tenant", "list"]) == 2
+        key.unlink()
+        assert run(["doctor", "--create-master-key"]) == 1
+        assert "the database was written under another master key" in capsys.readouterr().err
+        new.rename(key)
+        assert run(["master", "show"]) == 0
+        assert run(["tenant", "list"]) == 0
+        assert "acme" in capsys.readouterr().out
+    assert [path for path in (tmp_path / "data").rglob("*") if path.is_file()] == []

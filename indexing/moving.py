@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -159,7 +159,7 @@ class Mover:
             raise Conflict(
                 "an earlier move has not been ended",
                 item=view.tenant.name,
-                remedy="`strongroom tenant confirm` or `rollback` ends it",
+                remedy="`strongroom tenant confirm` ends it, after `rollback` if you want the earlier one",
             )
         for row in rows:
             same = row.engine == engine and row.model.fingerprint == embedder.fingerprint
@@ -256,7 +256,7 @@ class Mover:
         else:
             raise _too_busy(tenant)
         self.step("switched", 0, 0)
-        return target
+        return replace(target, state="serving")
 
     def _drop(self, tenant: TenantHandle, gone: Collection) -> Collection:
         """At the engine first: a collection that is on no record would be found by nobody."""

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -32,6 +33,9 @@ First steps:
     strongroom audit query --tenant acme
     strongroom serve
 """
+_READER_GONE: Final = 141
+"""As a shell says it of a program that SIGPIPE ended."""
+
 _EPILOGUE: Final = """\
 Exit codes: 0 done; 1 some items failed, each named with its reason; 2 wrong usage; 130 stopped by Ctrl-C.
 
@@ -150,4 +154,11 @@ def _missing(error: MissingArgumentError) -> str:
 
 def main() -> None:
     """The entry point of the installed program."""
-    sys.exit(run())
+    try:
+        code = run()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read has enough, as `head` has: what is left to say goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = _READER_GONE
+    sys.exit(code)

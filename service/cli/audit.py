@@ -91,7 +91,7 @@ def query(
     if common.as_json:
         print_json(found)
         return
-    show_table(common, rows, _COLUMNS)
+    show_table(common, rows, _SYSTEM_COLUMNS if system else _COLUMNS)
     if found["after"]:
         print(f"more: --after {found['after']}")
 
@@ -131,6 +131,7 @@ def verify(*, tenant: OneTenant = None, deleted: Deleted = None, common: Common 
 
 
 _COLUMNS = ["seq", "ts", "user", "action", "outcome", "cache", "question", "documents"]
+_SYSTEM_COLUMNS = ["seq", "ts", "user", "action", "outcome", "tenant"]
 _FIRST = ["cited", "replayed", "in_prompt"]
 """What became of a document, from most to least; the other stages follow."""
 _SHOWN = 4
@@ -176,6 +177,7 @@ def _row(event: dict[str, Any], intent: dict[str, Any], asked: str | None) -> di
         "question": " under ".join(filter(None, (_text(content.get("question")), _text(content.get("filter")))))
         or None,
         "documents": _documents(event, asked),
+        "tenant": event.get("detail", {}).get("tenant"),
     }
 
 

@@ -132,6 +132,7 @@ def open_for_hits(
     if not uncertified:
         raise InvalidInput("this template has no certificate", item=template, remedy="open it with --uncertified")
     with opened(common) as control:
+        _require_template(control, template)
         principal = control.authenticator.operator(tenant)
 
         def work(trail: Trail) -> Opening:
@@ -169,6 +170,18 @@ def _store(control: Control) -> LocalStore:
     from service.wiring import cache_store
 
     return cache_store(control.settings)
+
+
+def _require_template(control: Control, template: str) -> None:
+    from generation.prompt import Templates
+
+    names = Templates(control.settings.generation.templates).names()
+    if template not in names:
+        raise InvalidInput(
+            "there is no such template",
+            item=template,
+            remedy=f"the settings have {', '.join(names)}; see generation.templates",
+        )
 
 
 def _opening(opening: Opening) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from service.cli.console import DEFAULT, Common, audited, opened, print_json, show_record
-from tenancy.errors import Conflict
+from tenancy.errors import Conflict, InvalidInput
 
 if TYPE_CHECKING:
     from audit.trail import Trail
@@ -33,15 +33,18 @@ def show(name: Name, *, common: Common = DEFAULT) -> None:
 def set_contract(
     name: Name,
     file: Annotated[
-        Path | None, Parameter(help="The contract (TOML); without it everything is the deployment's.")
+        Path | None, Parameter(help="The contract (TOML); it takes the place of the whole present one.")
     ] = None,
     *,
+    empty: Annotated[bool, Parameter(negative=(), help="No contract: everything is the deployment's.")] = False,
     common: Common = DEFAULT,
 ) -> None:
     """Put another contract in place, from the next request on. Engine and model change with `tenant move` alone."""
     from service.engines import require_possible
     from tenancy.contract import Contract, read_contract
 
+    if (file is None) is not empty:
+        raise InvalidInput("say which contract", item="FILE", remedy="name one file, or --empty for none")
     contract = Contract() if file is None else read_contract(file)
     with opened(common) as control:
         principal = control.authenticator.operator(name)

@@ -50,6 +50,7 @@ def move(
     with _moving(common, name) as (control, mover, tenant):
         if abort:
             _ended(control, name, "tenant.move_abort", lambda: mover.abort(tenant))
+            note(f"{name} is served as before; what was being built is dropped")
             return
         if engine is None:
             raise InvalidInput("say where to", item="--engine", remedy="name an engine, or --abort")
@@ -71,6 +72,8 @@ def move(
 
         if _is_there(mover, tenant, engine, model):
             _agree(control, mover, tenant)
+            if common.as_json:
+                print_json({"already": engine})
             note(f"{name} is at {engine} already")
             return
         print_json(audited(control, control.authenticator.operator(name), "tenant.move", work))
@@ -81,6 +84,7 @@ def confirm(name: Name, *, common: Common = DEFAULT) -> None:
     """Drop the collection that the tenant moved away from, at its engine, for good."""
     with _moving(common, name) as (control, mover, tenant):
         _ended(control, name, "tenant.confirm", lambda: mover.confirm(tenant))
+        note("this collection is dropped, and the move is ended")
 
 
 def rollback(name: Name, *, common: Common = DEFAULT) -> None:
@@ -96,6 +100,7 @@ def rollback(name: Name, *, common: Common = DEFAULT) -> None:
             return found
 
         _ended(control, name, "tenant.rollback", back)
+        note(f"{name} is served by this collection again; `strongroom tenant confirm {name}` drops the other one")
 
 
 def moves(name: Name, *, common: Common = DEFAULT) -> None:

@@ -34,6 +34,17 @@ def cli(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     return go
 
 
+def test_a_reader_that_goes_away_is_no_error(cli: Run) -> None:
+    program = [sys.executable, "-c", "from service.cli import main; main()", "doctor", "--settings"]
+    for unbuffered in ("", "1"):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": unbuffered}
+        reading, writing = os.pipe()
+        os.close(reading)
+        done = subprocess.run(program, env=environment, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+        os.close(writing)
+        assert (done.returncode, done.stderr) == (141, "")
+
+
 @pytest.fixture
 def acme(cli: Run, folder: Path) -> Run:
     """A tenant with one document for the group staff, of which ana is a member and bo is not."""
@@ -208,6 +219,8 @@ def test_the_cache_is_shown_invalidated_and_opened_loudly(acme: Run) -> None:
     assert data(acme("cache", "invalidate", "--tenant", "acme", "--user", "ana", "--json")) == {"removed": 1}
     opening = ("cache", "open", "--tenant", "acme", "--threshold", "0.9", "--reason", "trial")
     assert acme(*opening)[0] == 2
+    code, _, err = acme(*opening, "--uncertified", "--template", "defualt")
+    assert (code, "the settings have default" in err) == (2, True)
     code, _, err = acme(*opening, "--uncertified")
     assert (code, "UNCERTIFIED" in err) == (0, True)
     stats = data(acme("cache", "stats", "--tenant", "acme", "--json"))

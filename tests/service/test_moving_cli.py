@@ -100,7 +100,7 @@ def test_a_tenant_is_made_moved_and_confirmed(acme: Console) -> None:
     (acme.folder / "docs" / "parking.md").write_text("Parking is free.")
     assert acme("ingest", "--tenant", "acme", str(acme.folder / "docs"), "--allow", "tenant")[0] == 0
     assert "Parking is free" in acme.found("Is parking free?")
-    acme.done("tenant", "rollback", "acme")
+    assert acme.done("tenant", "rollback", "acme")["state"] == "serving"
     assert states(acme) == {"previous": ("vectors", OTHER), "serving": ("faiss", "hashing:256")}
     assert "Parking is free" in acme.found("Is parking free?")
     acme.done("tenant", "confirm", "acme")
@@ -140,6 +140,36 @@ def test_a_contract_shapes_the_tenant_from_its_first_document_on(console: Consol
     console.done("tenant", "contract", "set", "acme", console.contract(f'engine = "vectors"\nmodel = "{OTHER}"\n'))
     assert "three months" in console.found()
     assert "tenant.contract" in actions(console)
+
+
+def test_a_contract_is_not_emptied_by_a_forgotten_argument(acme: Console) -> None:
+    acme.done("tenant", "contract", "set", "acme", acme.contract('retention = "ten years"'))
+    for words in ((), (acme.contract(""), "--empty")):
+        code, _, err = acme("tenant", "contract", "set", "acme", *words)
+        assert (code, "--empty" in err) == (2, True)
+    assert acme.done("tenant", "contract", "show", "acme") == {"retention": "ten years"}
+    assert acme.done("tenant", "contract", "set", "acme", "--empty") == {}
+    assert acme.done("tenant", "contract", "show", "acme") == {}
+
+
+def test_doctor_names_tenants_that_these_settings_do_not_serve(acme: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    def finding() -> tuple[str, str]:
+        rows = json.loads(acme("doctor", "--json")[1])
+        (row,) = [row for row in rows if row["check"] == "control plane"]
+        return row["state"], row["finding"]
+
+    assert finding() == ("ok", "1 of 1 tenants active")
+    with monkeypatch.context() as changed:
+        changed.setenv("STRONGROOM_EMBEDDING__MODEL", "hashing:32")
+        assert finding()[0] == "wrong"
+        assert "acme: its collection is of the embedding model hashing:256" in finding()[1]
+    acme.done("tenant", "move", "acme", "--engine", "vectors")
+    assert finding()[0] == "ok"
+    path = acme.folder / "settings.toml"
+    path.write_text(path.read_text().partition("[collections.engines.vectors]")[0])
+    assert "acme: engine: this deployment has no such engine" in finding()[1]
+    acme.done("tenant", "suspend", "acme")
+    assert finding() == ("ok", "0 of 1 tenants active")
 
 
 def test_a_contract_that_needs_a_move_names_the_command(acme: Console) -> None:

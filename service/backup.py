@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
@@ -49,6 +49,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     tenant_created: float
     contract: dict[str, Any]
+    status: Literal["active", "suspended"]
     made: float
     file_key: Key
     audit_key: Key
@@ -94,6 +95,7 @@ def back_up(control: Control, tenant: str, path: Path, recovery: X25519PublicKey
             name=record.name,
             tenant_created=record.created,
             contract=dict(record.contract),
+            status="suspended" if record.status == "suspended" else "active",
             made=time.time(),
             file_key=base64.b64encode(key).decode(),
             audit_key=base64.b64encode(handle.keys.audit).decode(),

@@ -120,6 +120,7 @@ def restore_tenant(control: Control, path: Path, wish: Wish) -> dict[str, Any]:
                     name=name,
                     created=manifest.tenant_created if same else time.time(),
                     contract=manifest.contract,
+                    status=manifest.status,
                     audit_key=audit_key if same else secrets.token_bytes(len(audit_key)),
                     data=data,
                     log_owner=manifest.tenant_id,

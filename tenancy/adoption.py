@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from sqlalchemy import delete, insert, select, text, update
 from sqlalchemy.engine import Connection
@@ -50,6 +50,7 @@ class Arrival:
     name: str
     created: float
     contract: Mapping[str, Any]
+    status: Literal["active", "suspended"]
     audit_key: bytes = field(repr=False)
     data: Database
     log_owner: str
@@ -152,7 +153,7 @@ class Adoption:
             insert(schema.tenants).values(
                 id=arrival.tenant_id,
                 name=arrival.name,
-                status="active",
+                status=arrival.status,
                 created=arrival.created,
                 contract=dict(arrival.contract),
             )

@@ -165,6 +165,17 @@ def test_a_deleted_document_is_not_in_the_restored_files(here: Node) -> None:
 
 
 @pytest.mark.slow
+def test_a_tenant_that_was_suspended_comes_back_suspended(here: Node) -> None:
+    here.done("backup", here.folder / "active", "--tenant", "acme")
+    here.done("tenant", "suspend", "acme")
+    here.done("backup", here.folder / "suspended", "--tenant", "acme")
+    for state in ("active", "suspended"):
+        here.done("restore", here.folder / state, "--as", f"copy-{state}")
+        assert here.data("tenant", "show", f"copy-{state}")["status"] == state
+    assert "suspended" in here.fails("ask", NOTICE, "--tenant", "copy-suspended", "--user", "bo")
+
+
+@pytest.mark.slow
 def test_a_damaged_tenant_is_replaced_and_keeps_keys_and_log(here: Node) -> None:
     here.done("backup", here.folder / "b", "--tenant", "acme")
     here.done("group", "remove", "staff", "ana", "--tenant", "acme")

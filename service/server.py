@@ -36,14 +36,13 @@ def run(settings: Settings) -> None:
     `InvalidInput` for a certificate that cannot be loaded, `Unavailable` for an address that cannot be listened on.
     """
     _check_certificate(settings.server)
-    # Over PostgreSQL several servers serve the same tenants.
-    lock = None if settings.database.url else ServerLock(settings.data_path)
+    # Over PostgreSQL, too: servers share their tenants there, and each has a data directory of its own.
+    lock = ServerLock(settings.data_path)
     try:
         configure_logging()
         asyncio.run(_serve(settings))
     finally:
-        if lock is not None:
-            lock.release()
+        lock.release()
 
 
 async def _serve(settings: Settings) -> None:

@@ -116,6 +116,11 @@ def test_what_one_does_holds_at_once_in_the_other(pair: Pair) -> None:
     pair.control.tenants.set_status("acme", "active")
     assert pair.statuses(ana) == [200, 200]
     assert verify(pair.control.logs.of(pair.control.authenticator.operator("acme"))).ok
+    # Its data directory is each one's own.
+    mine = pair.environment | {"STRONGROOM_DATA_DIR": pair.environment["STRONGROOM_DATA_DIR"].replace("console", "two")}
+    second = command(mine, "serve", "--port", "0")
+    assert (second.returncode, "another server runs on this data directory" in second.stderr) == (1, True)
+
     pair.control.tenants.delete("acme")
     assert pair.statuses(ana) == [401, 401]
     pair.control.tenants.create("acme")

@@ -53,13 +53,15 @@ SOURCE: Final = "192.0.2.1"
 _WORDS: Final = 4_000
 
 
-def build(folder: Path, first: int, count: int) -> dict[str, Any]:
-    """Add tenants `first` to `count`, as `WRITERS` threads; the keys of their readers lie in keys.json."""
+def build(folder: Path, first: int, count: int, place: int, processes: int) -> dict[str, Any]:
+    """Add every `processes`-th of the tenants `first` to `count`, as `WRITERS` threads; the keys of their readers lie
+    in keys-PLACE.json.
+    """
     contents = contents_of(_passages())
     embedder = load_embedder(EmbeddingSettings(model=MODEL))
     tenants = Tenants(folder / "data", MASTER)
     authenticator = Authenticator(tenants)
-    stored = folder / "keys.json"
+    stored = folder / f"keys-{place}.json"
     keys: dict[str, str] = json.loads(stored.read_text()) if stored.exists() else {}
     times: dict[str, list[float]] = {"create": [], "key": [], "write": []}
 
@@ -74,13 +76,13 @@ def build(folder: Path, first: int, count: int) -> dict[str, Any]:
 
     begun = time.perf_counter()
     with ThreadPoolExecutor(WRITERS) as pool:
-        list(pool.map(one, range(first, count)))
+        list(pool.map(one, range(first + place, count, processes)))
     taken = time.perf_counter() - begun
     tenants.close()
     stored.write_text(json.dumps(keys))
     return {
-        "tenants": count - first,
-        "per_s": round((count - first) / taken, 1),
+        "tenants": len(times["create"]),
+        "seconds": round(taken, 1),
         "writers": WRITERS,
         **{name: milliseconds(found) for name, found in times.items()},
     }
@@ -123,7 +125,9 @@ class Opened:
         self.tenants = Tenants(folder / "data", MASTER)
         self.collections = OpenCollections(self.embedder.fingerprint, budget, waiters=READERS)
         authenticator = Authenticator(self.tenants)
-        keys: dict[str, str] = json.loads((folder / "keys.json").read_text())
+        keys: dict[str, str] = {}
+        for stored in folder.glob("keys-*.json"):
+            keys |= json.loads(stored.read_text())
         self.names = sorted(keys)
         self._keys, self._authenticator = keys, authenticator
 
@@ -312,6 +316,16 @@ def apart(part: str, folder: Path, *arguments: float) -> dict[str, Any]:
     return found | {"load": [round(before, 1), round(os.getloadavg()[0], 1)]}
 
 
+def side_by_side(folder: Path, first: int, count: int) -> dict[str, Any]:
+    """Build with as many processes as there are processors: what a loader of many tenants would do."""
+    processes = os.cpu_count() or 1
+    with ThreadPoolExecutor(processes) as pool:
+        begun = time.perf_counter()
+        parts = list(pool.map(lambda place: apart("build", folder, first, count, place, processes), range(processes)))
+        taken = time.perf_counter() - begun
+    return {"tenants": count - first, "per_s": round((count - first) / taken, 1), "processes": parts}
+
+
 @contextmanager
 def _folder(given: Path | None) -> Iterator[Path]:
     if given is not None:
@@ -340,7 +354,7 @@ def main() -> None:
         result: dict[str, Any] = {"chunks": CHUNKS, "dimension": DIMENSION, "scales": {}}
         built = 0
         for scale in scales:
-            found: dict[str, Any] = {"build": apart("build", folder, built, scale), "disk": disk(folder, scale)}
+            found: dict[str, Any] = {"build": side_by_side(folder, built, scale), "disk": disk(folder, scale)}
             built = scale
             found["start"] = start(folder) | {"load": round(os.getloadavg()[0], 1)}
             if scale > scales[0]:

@@ -64,12 +64,17 @@ _PRESENT: Final = select(chunks.c.id).where(chunks.c.id.in_(bindparam("ids", exp
 
 @dataclass(frozen=True, slots=True)
 class Mover:
-    """The deployment's engines and models. One move of a tenant at a time; others are refused (`Unavailable`)."""
+    """The deployment's engines and models. One move of a tenant at a time; others are refused (`Unavailable`).
+
+    `leave` puts a collection on record that an engine could not be told to drop, so that a server drops it later;
+    without it, such a collection stays the tenant's.
+    """
 
     engines: Engines
     embedders: Embedders
     step: Step = lambda _name, _done, _of: None
     clock: Callable[[], float] = time.time
+    leave: Callable[[TenantHandle, Collection], None] | None = None
 
     def build(self, tenant: TenantHandle, engine: str, spec: str | None = None) -> Collection:
         """Build a collection at `engine` with the model `spec` (None: the present one), or go on with it.
@@ -131,12 +136,15 @@ class Mover:
             return self._switch(tenant, target)
 
     def confirm(self, tenant: TenantHandle) -> Collection:
-        """Drop the `previous` collection for good; returns what it was. Raises `Conflict`, `Unavailable`."""
+        """Drop the `previous` collection for good, now or as soon as its engine is back; returns what it was.
+
+        Raises `Conflict`, `Unavailable`.
+        """
         with self._alone(tenant):
             return self._drop(tenant, self._only(tenant, "previous", "there is nothing to confirm"))
 
     def abort(self, tenant: TenantHandle) -> Collection:
-        """Drop the `building` collection; returns what it was. Raises `Conflict`, `Unavailable`."""
+        """Drop the `building` collection, as `confirm` does; returns what it was. Raises `Conflict`, `Unavailable`."""
         with self._alone(tenant):
             return self._drop(tenant, self._only(tenant, "building", "nothing is being built"))
 
@@ -261,7 +269,12 @@ class Mover:
     def _drop(self, tenant: TenantHandle, gone: Collection) -> Collection:
         """At the engine first: a collection that is on no record would be found by nobody."""
         if gone.engine != EMBEDDED:
-            self.engines.holding(gone.engine).drop(gone.physical)
+            try:
+                self.engines.holding(gone.engine).drop(gone.physical)
+            except Unavailable:
+                if self.leave is None:
+                    raise
+                self.leave(tenant, gone)
         self.step("dropped", 0, 0)
         with tenant.writing() as view:
             forget(view, gone)

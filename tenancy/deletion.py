@@ -141,6 +141,11 @@ class Deletion:
             raise NotFound("no tenant of this name or id was deleted", item=tenant[:100])
         return found
 
+    def leave(self, tenant_id: str, engine: str, physical: str) -> None:
+        """Put a collection on record that nothing of its tenant names any more, for a server to drop."""
+        with self._control.writing() as connection:
+            leave(connection, tenant_id, {(engine, physical)}, self._clock())
+
     def leftovers(self, drop: Drop) -> list[str]:
         """Drop the collections that could not be dropped with their tenants; returns the physical names of those that
         are gone now.

@@ -131,9 +131,14 @@ def _moving(common: Common, name: str) -> Iterator[tuple[Control, Mover, TenantH
     with opened(common) as control:
         tenant = control.tenants.open(control.authenticator.operator(name))
         engines = build_engines(control.settings.collections)
+
+        def leave(tenant: TenantHandle, left: Collection) -> None:
+            control.tenants.deletion.leave(tenant.tenant_id, left.engine, left.physical)
+            note(f"{left.engine} is away: a server drops {left.physical} there as soon as it answers")
+
         try:
             with _progress() as step:
-                yield control, Mover(engines, Embedders(control.settings.embedding), step), tenant
+                yield control, Mover(engines, Embedders(control.settings.embedding), step, leave=leave), tenant
         finally:
             engines.close()
 

@@ -320,6 +320,25 @@ def test_one_move_at_a_time_and_none_to_where_it_is(world: World) -> None:
         mover.confirm(world.tenant)
 
 
+def test_a_move_to_an_engine_that_is_away_can_be_given_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> None:
+        raise Unavailable("the engine is away", item="qdrant")
+
+    left: list[str] = []
+    monkeypatch.setattr(world.qdrant, "create", away)
+    monkeypatch.setattr(world.qdrant, "drop", away)
+    mover = Mover(world.engines, world.path.embedders)
+    with pytest.raises(Unavailable):
+        mover.build(world.tenant, "qdrant")
+    with pytest.raises(Unavailable):
+        mover.abort(world.tenant)
+    mover = Mover(world.engines, world.path.embedders, leave=lambda _, gone: left.append(gone.physical))
+    assert left == [mover.abort(world.tenant).physical]
+    mover.build(world.tenant, EMBEDDED, OTHER)
+    mover.switch(world.tenant)
+    assert world.path.retrieve(world.ana, "leave").passages
+
+
 def test_an_engine_for_another_tenant_alone_is_never_used(world: World) -> None:
     theirs = Engines({"qdrant": lambda: world.qdrant}, dedicated={"qdrant": "globex"})
     with pytest.raises(Unavailable, match="another tenant"):

@@ -22,6 +22,7 @@ from tenancy.storage import DATA_FILE, AnyDatabase, Place, Storage
 
 _SEAL: Final = object()
 CHANGES_KEPT = 10_000
+RENEWALS: Final = 8
 EXCLUSIVE_S: Final = 60.0
 _EPOCHS: Final = select(schema.epochs.c.acl, schema.epochs.c.corpus, schema.epochs.c.kv, schema.epochs.c.changes)
 _MOVE_EPOCHS: Final = update(schema.epochs)
@@ -243,12 +244,14 @@ class TenantHandle:
     def _begun(
         self, stack: ExitStack, begin: Callable[[AnyDatabase], AbstractContextManager[Connection]]
     ) -> Connection:
-        data = self._data
-        try:
-            return stack.enter_context(begin(data))
-        except Retired:
-            self._renew(data)
-            return stack.enter_context(begin(self._data))
+        # Whoever waited long for the write lock may find that the file after that one was retired as well.
+        for _ in range(RENEWALS):
+            data = self._data
+            try:
+                return stack.enter_context(begin(data))
+            except Retired:
+                self._renew(data)
+        return stack.enter_context(begin(self._data))
 
     def _renew(self, stale: AnyDatabase) -> None:
         """Go on in the file that took the place of `stale`, under its key."""

@@ -84,7 +84,8 @@ mutations: $(STAMP) ## break each guard of isolation and see the oracle fail
 
 .PHONY: bench
 bench: $(STAMP) ## all benchmarks; DATA names the folder of public data
-	for name in audit cache; do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
+	$(BIN)/pip install -q -c constraints.txt hnswlib
+	for name in audit cache recall search tenants; do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 	for name in path ingest guards abstention embed_dtype retrieval_quality policies parallel_tenants; do \
 	  echo "== $$name"; $(BIN)/python -m benchmarks.$$name --data $(DATA) || exit 1; done
 

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from tenancy.identity import Role
 from tests.service.house import MASTER
 from tests.service.test_server import command, serving
 from tests.support.postgres import fresh_database
+from tests.support.qdrant_http import QdrantHttp
 
 QUESTION = {"query": "How long is the notice period?"}
 TEXT = "The notice period is three months."
@@ -62,8 +63,26 @@ class Pair:
         return [client.post("/v1/answers", json=QUESTION, headers=key).status_code for client in self.clients]
 
 
-@pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
+@pytest.fixture(params=["faiss", "qdrant"])
+def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
+    """Over the rows of the database, and over Qdrant's engine behind the stand-in for its HTTP."""
+    if request.param == "faiss":
+        with pair_of(tmp_path) as made:
+            yield made
+        return
+    server = QdrantHttp(tmp_path / "qdrant")
+    server.start()
+    try:
+        with pair_of(tmp_path, f'kind = "qdrant", url = "{server.url}"') as made:
+            yield made
+            assert server.requests() > 0
+    finally:
+        server.kill()
+
+
+@contextmanager
+def pair_of(tmp_path: Path, engine: str = "") -> Iterator[Pair]:
+    """Two servers over a fresh database; `engine` is the TOML of a vector server's settings."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("STRONGROOM_")}
     with ExitStack() as stack:
         common = {
@@ -71,6 +90,9 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
             "STRONGROOM_EMBEDDING__MODEL": "hashing:256",
             "STRONGROOM_DATABASE__URL": stack.enter_context(fresh_database()),
         }
+        if engine:
+            common["STRONGROOM_COLLECTIONS__ENGINE"] = "vectors"
+            common["STRONGROOM_COLLECTIONS__ENGINES"] = f"{{vectors = {{{engine}}}}}"
         processes, clients = [], []
         for name in ("one", "two"):
             environment = {**clean, **common, "STRONGROOM_DATA_DIR": str(tmp_path / name)}

@@ -31,19 +31,21 @@ def small(folder: Path, monkeypatch: pytest.MonkeyPatch) -> House:
     return House(folder, STRONGROOM_COLLECTIONS__BUDGET="40000")
 
 
-def alive() -> Counter[str]:
+def alive() -> list[object]:
     gc.collect()
-    kept: Counter[str] = Counter()
-    for found in gc.get_objects():
-        # Not `isinstance`, which asks the object: some of other libraries warn when they are asked anything.
-        if issubclass(type(found), KINDS):
-            kept[type(found).__name__] += 1
-    return kept
+    # Not `isinstance`, which asks the object: some of other libraries warn when they are asked anything.
+    return [found for found in gc.get_objects() if issubclass(type(found), KINDS)]
+
+
+def counted(earlier: list[object]) -> Counter[str]:
+    """What is alive by kind, without what earlier tests of this process left, which `earlier` holds on to."""
+    known = {id(found) for found in earlier}
+    return Counter(type(found).__name__ for found in alive() if id(found) not in known)
 
 
 @pytest.mark.slow
 def test_what_is_in_memory_does_not_grow_with_the_tenants_that_were_served(small: House) -> None:
-    counts = []
+    counts, earlier = [], alive()
     with small.client:
         for first in (0, 12):
             names = [f"t{number:02d}" for number in range(first, first + 12)]
@@ -59,7 +61,7 @@ def test_what_is_in_memory_does_not_grow_with_the_tenants_that_were_served(small
             services.control.logs.settle()
             del log
             services.forget_deleted()
-            counts.append(alive())
+            counts.append(counted(earlier))
             assert services.path.collections.nbytes <= 40_000
             assert services.control.tenants._pools.open <= CONNECTIONS
             assert len(services.path.cache.tenants) <= LIMIT

@@ -29,6 +29,7 @@ class Entry:
 
     `payload` is served byte for byte. `vector` is little-endian float32, empty for an entry that only repeats
     exactly. `origin_seq` is the audit sequence number of the answer's own event, `origin_user` its asker's id.
+    `confirmed` counts the checks of its semantic hits that found it right.
     """
 
     id: str
@@ -45,6 +46,7 @@ class Entry:
     expires: float
     origin_seq: int
     origin_user: str
+    confirmed: int = 0
     checksum: bytes = b""
 
     def similarity(self, vector: Vector) -> float | None:
@@ -106,4 +108,5 @@ def _checksum(tenant: TenantHandle, entry: Entry) -> bytes:
         entry.expires.hex(),
         str(entry.origin_seq),
         entry.origin_user.encode(),
+        str(entry.confirmed),
     )

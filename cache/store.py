@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cache.entry import Dependencies, Entry, Vector, new_entry_id, sealed
-from cache.guards.cacheability import Reach
-from cache.lookup import Asked, Mode
-from cache.stores.local import LocalStore
+from cache.decision import Asked, Mode, Reach
+from cache.stores.port import CacheStore
 from tenancy.domain import permission_domain, readable_documents
 from tenancy.errors import Corrupt, Unavailable
 from tenancy.identity import Principal
@@ -47,7 +46,7 @@ class NotStored:
 
 
 def put(
-    tenant: TenantHandle, principal: Principal, store: LocalStore, asked: Asked, answer: Completed
+    tenant: TenantHandle, principal: Principal, store: CacheStore, asked: Asked, answer: Completed
 ) -> Stored | NotStored:
     """Remember `answer`, or say why not; never raises for a cache that is out of reach.
 
@@ -75,7 +74,7 @@ def put(
             acl_epoch=answer.epochs.acl,
             corpus_epoch=answer.epochs.corpus,
             created=now,
-            expires=now + store.policy.time_to_live,
+            expires=now + store.policy.lifetime(asked.template),
             origin_seq=answer.audit_seq,
             origin_user=principal.user_id,
         ),

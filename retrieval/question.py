@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from audit.trail import AuditTrail
 from cache.flight import Flights
-from cache.stores.local import LocalStore
+from cache.ladder import Ladder
+from cache.stores.port import CacheStore
 from generation.generator import Generator, Usage
 from generation.prompt import Templates, Turn
 from generation.salt import KvSharing
@@ -134,10 +135,11 @@ class AnswerPath:
     embedders: Embedders
     generator: Generator
     templates: Templates
-    cache: LocalStore
+    cache: CacheStore
     trail: AuditTrail
     admission: Admission
     settings: PathSettings = PathSettings()
+    ladder: Ladder = field(default_factory=Ladder)
     prices: PriceTable = field(default_factory=PriceTable)
     flights: Flights = field(default_factory=Flights)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from cache.stores import local, tables
+from cache.stores import tables
 from indexing.engine import Engine
 from service.control import Control
 from tenancy.deletion import Drop, Witness
@@ -47,9 +47,9 @@ def drop_at(engines: Mapping[str, Engine]) -> Drop:
 
 def remembered(tenant: TenantHandle) -> dict[str, Any]:
     """How many answers the tenant's cache holds, and how many bytes."""
-    if not tenant.holds(local.FILE):
+    if not tenant.holds(tables.FILE):
         return {"count": 0, "bytes": 0}
-    database = tenant.database(local.FILE, tables.metadata, seed=tables.first_totals, synchronous="NORMAL")
+    database = tables.database(tenant)
     query = select(func.count(), func.coalesce(func.sum(tables.entries.c.bytes), 0))
     try:
         with database.reading() as connection:

@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from audit.record import Resource
 from audit.trail import Trail
-from cache.stores.local import LocalStore
+from cache.stores.port import CacheStore
 from cache.stores.selector import Selector
 from tenancy import directory, schema
 from tenancy.errors import NotFound
@@ -39,7 +39,7 @@ class Selection:
         )
 
 
-def invalidate(store: LocalStore, tenant: TenantHandle, selection: Selection, trail: Trail) -> int:
+def invalidate(store: CacheStore, tenant: TenantHandle, selection: Selection, trail: Trail) -> int:
     """Remove the selected entries and note on the trail what was selected and how many there were."""
     with tenant.reading() as view:
         selector = selection.resolve(view)

@@ -10,6 +10,7 @@ from typing import Final
 
 from cache.policy import CachePolicy
 from cache.stores.local import LocalStore
+from cache.stores.port import CacheStore
 from generation.endpoint import Endpoint
 from generation.extractive import ExtractiveGenerator
 from generation.generator import Generator
@@ -137,7 +138,7 @@ def ingestion(embedders: Embedders, engines: Engines) -> Pipeline:
     return Pipeline(embedders.default, engine_of=engines.agreed, embedder_of=embedders.of)
 
 
-def cache_store(settings: Settings) -> LocalStore:
+def cache_store(settings: Settings) -> CacheStore:
     """The store of remembered answers, also for commands that inspect or invalidate it."""
     cache = settings.cache
     return LocalStore(

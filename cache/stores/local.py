@@ -6,6 +6,7 @@ only tells which rows to read. Several threads and processes may use one file.
 
 from __future__ import annotations
 
+import hmac
 import json
 import logging
 import threading
@@ -13,7 +14,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Select, bindparam, delete, func, insert, select, true, update
@@ -21,17 +22,18 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import Connection, Row
 from sqlalchemy.exc import DBAPIError
 
-from cache.entry import Dependencies, Entry, Vector, decode_dependencies, encode_dependencies
+from cache.entry import Entry, Vector, decode_dependencies, encode_dependencies
 from cache.key import Namespace
 from cache.policy import CachePolicy
 from cache.stores import tables
+from cache.stores.port import CacheStats, EntryRecord, StoreHealth
 from cache.stores.selector import Selector
+from cache.stores.tables import FILE
 from cache.stores.vectors import VectorIndex, VectorIndexes
 from tenancy.database import Database
 from tenancy.errors import Corrupt, InvalidInput, Unavailable
 from tenancy.tenant import TenantHandle
 
-FILE = "cache.sqlite"
 _logger = logging.getLogger(__name__)
 USES: Final = 1_000
 """Entries of a tenant whose last use waits to be written; an older use is lost, and with it an order of eviction."""
@@ -65,40 +67,12 @@ _VECTORS_ABOVE = _sql(
     .where(tables.entries.c.namespace == bindparam("namespace"), tables.entries.c.seq > bindparam("high"))
     .order_by(tables.entries.c.seq)
 )
+_CHECKSUM = _sql(select(tables.entries.c.checksum).where(tables.entries.c.id == bindparam("id")))
 _LIVE = select(tables.entries.c.seq).where(tables.entries.c.namespace == bindparam("namespace"))
 
 
-@dataclass(frozen=True, slots=True)
-class CacheStats:
-    """Sizes in bytes. `users` counts the distinct askers whose answers are kept."""
-
-    entries: int
-    bytes: int
-    namespaces: int
-    users: int
-    expired: int
-    max_entries: int
-    max_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class EntryRecord:
-    """An entry as an operator sees it: no vector, no payload. Times in UTC epoch seconds."""
-
-    id: str
-    template: str
-    question: str
-    dependencies: Dependencies
-    created: float
-    expires: float
-    used: float
-    origin_seq: int
-    origin_user: str
-    bytes: int
-
-
 class LocalStore:
-    """Entries of every tenant, each tenant's in its own file. Raises `Unavailable` where a file is out of reach.
+    """A `CacheStore`: entries of every tenant, each tenant's in its own file.
 
     A damaged file is `Corrupt`. Where `renews` is set, as in the one server of a data directory, the next question
     finds an empty one in its place; not in commands, since the server would stay with the old one.
@@ -183,6 +157,18 @@ class LocalStore:
             if len(self._used) > TENANTS:
                 self._used.popitem(last=False)
 
+    def confirm(self, tenant: TenantHandle, entry: Entry) -> bool:
+        """Replace the count of confirmations, and the checksum over it, of the entry of this id."""
+        values = {"confirmed": entry.confirmed, "checksum": entry.checksum}
+        with self._writing(tenant) as connection:
+            change = update(tables.entries).where(tables.entries.c.id == entry.id).values(values)
+            return connection.execute(change).rowcount == 1
+
+    def holds(self, tenant: TenantHandle, entry: Entry) -> bool:
+        with self._reading(tenant) as connection:
+            row = connection.exec_driver_sql(_CHECKSUM, (entry.id,)).one_or_none()
+        return row is not None and hmac.compare_digest(row[0], entry.checksum)
+
     def discard(self, tenant: TenantHandle, entry: Entry) -> None:
         """Remove one entry, for instance a corrupt one."""
         with self._writing(tenant) as connection:
@@ -201,6 +187,16 @@ class LocalStore:
         if removed:
             _database(tenant).truncate_wal()
         return removed
+
+    def purge(self, tenant: TenantHandle) -> int:
+        """Nothing to do: the file is destroyed with the tenant's directory. Returns what is in it."""
+        return self.stats(tenant).entries if tenant.holds(FILE) else 0
+
+    def health(self) -> StoreHealth:
+        return StoreHealth("local", available=True, detail="", counts={})
+
+    def shutdown(self) -> None:
+        """Nothing to close: connections are the tenants' own."""
 
     def stats(self, tenant: TenantHandle) -> CacheStats:
         columns = tables.entries.c
@@ -316,7 +312,7 @@ class LocalStore:
 
 
 def _database(tenant: TenantHandle) -> Database:
-    return tenant.database(FILE, tables.metadata, seed=tables.first_totals, synchronous="NORMAL")
+    return tables.database(tenant)
 
 
 def _own(tenant: TenantHandle, namespace: Namespace) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from sqlalchemy import (
     CheckConstraint,
     Column,
@@ -14,9 +16,16 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    delete,
     insert,
+    update,
 )
 from sqlalchemy.engine import Connection
+
+from tenancy.database import Database
+from tenancy.tenant import TenantHandle
+
+FILE: Final = "cache.sqlite"
 
 metadata = MetaData()
 
@@ -41,6 +50,7 @@ entries = Table(
     Column("expires", Float, nullable=False),
     Column("origin_seq", Integer, nullable=False),
     Column("origin_user", Text, nullable=False),
+    Column("confirmed", Integer, nullable=False, server_default="0"),
     Column("checksum", LargeBinary, nullable=False),
     Column("bytes", Integer, nullable=False),
     Column("used", Float, nullable=False),
@@ -75,3 +85,15 @@ totals = Table(
 
 def first_totals(connection: Connection) -> None:
     connection.execute(insert(totals).values(one=1, entries=0, bytes=0))
+
+
+def _count_confirmations(connection: Connection) -> None:
+    """The checksum of an entry covers its confirmations, so that entries from before would count as corrupt."""
+    connection.execute(delete(entries))
+    connection.execute(update(totals).values(entries=0, bytes=0))
+    connection.exec_driver_sql("ALTER TABLE entries ADD COLUMN confirmed INTEGER NOT NULL DEFAULT 0")
+
+
+def database(tenant: TenantHandle) -> Database:
+    """The tenant's file of remembered answers."""
+    return tenant.database(FILE, metadata, seed=first_totals, migrations=(_count_confirmations,), synchronous="NORMAL")

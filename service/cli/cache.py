@@ -25,7 +25,7 @@ from tenancy.errors import InvalidInput
 if TYPE_CHECKING:
     from audit.trail import Trail
     from cache.openings import Opening
-    from cache.stores.local import LocalStore
+    from cache.stores.port import CacheStore
     from service.control import Control
 
 app = App(name="cache", help="Show and invalidate remembered answers; open a template for semantic hits.")
@@ -166,7 +166,7 @@ def close(*, tenant: Tenant, template: Template = "default", common: Common = DE
     show_record(common, {"template": template, "open": False})
 
 
-def _store(control: Control) -> LocalStore:
+def _store(control: Control) -> CacheStore:
     from service.wiring import cache_store
 
     return cache_store(control.settings)

@@ -29,7 +29,6 @@ from audit.query import Filters, query_log
 from audit.record import decode
 from audit.verify import verify
 from cache.stores import tables as cache_tables
-from cache.stores.local import FILE as CACHE_FILE
 from indexing.acl_rules import Decision
 from indexing.batch import ingest_paths
 from indexing.chunk import chunk
@@ -253,7 +252,7 @@ class Check:
         assert (stats.entries, stats.bytes) == (len(kept), sum(entry.bytes for entry in kept))
         databases = [
             self._tenant.data,
-            self._tenant.database(CACHE_FILE, cache_tables.metadata),
+            cache_tables.database(self._tenant),
             self.services.control.tenants._control,
             log.database,
             log.subjects._database,

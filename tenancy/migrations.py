@@ -44,7 +44,21 @@ def _vectors_apart(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE chunks DROP COLUMN vector"))
 
 
-TENANT: Final[tuple[Migration, ...]] = (_vectors_apart,)
+def _cache_evidence(connection: Connection) -> None:
+    """Version 3: what is known of the correctness of semantic hits."""
+    for table in (
+        schema.cache_evidence,
+        schema.cache_namespaces,
+        schema.cache_judgements,
+        schema.cache_negatives,
+        schema.cache_feedback,
+    ):
+        connection.execute(CreateTable(table))
+        for index in table.indexes:
+            connection.execute(CreateIndex(index))
+
+
+TENANT: Final[tuple[Migration, ...]] = (_vectors_apart, _cache_evidence)
 
 
 def _files_on_record(connection: Connection) -> None:

@@ -255,3 +255,75 @@ cache_openings = Table(
     Column("opened", Float, nullable=False),
     Column("reason", Text, nullable=False),
 )
+
+# How many semantic hits of a template were drawn and judged under one version of the ladder, `k` of `n` wrong; see
+# `cache.certificate`. `began` is when this evidence began, `since` when its state last changed, `hits` how many were
+# served meanwhile (counted late, so a few may be missing). `bets` are logarithms.
+cache_evidence = Table(
+    "cache_evidence",
+    tenant,
+    Column("template", Text, primary_key=True),
+    Column("ladder", Text, primary_key=True),
+    Column("state", Text, CheckConstraint("state IN ('uncertified', 'certified', 'suspended')"), nullable=False),
+    Column("why", Text, nullable=False),
+    Column("began", Float, nullable=False),
+    Column("since", Float, nullable=False),
+    Column("n", Integer, nullable=False),
+    Column("k", Integer, nullable=False),
+    Column("missing", Integer, nullable=False),
+    Column("unanswered", Integer, nullable=False),
+    Column("hits", Integer, nullable=False),
+    Column("reports", Integer, nullable=False),
+    Column("restarts", Integer, nullable=False),
+    Column("prior_a", Float, nullable=False),
+    Column("prior_b", Float, nullable=False),
+    Column("bets", JSON, nullable=False),
+)
+
+# The same within one namespace (named as the audit names it), which can only be suspended.
+cache_namespaces = Table(
+    "cache_namespaces",
+    tenant,
+    Column("template", Text, primary_key=True),
+    Column("ladder", Text, primary_key=True),
+    Column("namespace", Text, primary_key=True),
+    Column("n", Integer, nullable=False),
+    Column("k", Integer, nullable=False),
+    Column("hits", Integer, nullable=False),
+    Column("suspended", Float),
+)
+
+# One row a judgement, without any text; the oldest are dropped.
+cache_judgements = Table(
+    "cache_judgements",
+    tenant,
+    Column("id", Integer, primary_key=True),
+    Column("at", Float, nullable=False),
+    Column("template", Text, nullable=False),
+    Column("ladder", Text, nullable=False),
+    Column("namespace", Text, nullable=False),
+    Column("purpose", Text, CheckConstraint("purpose IN ('uniform', 'probation', 'feedback')"), nullable=False),
+    Column("label", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("entry", Text, nullable=False),
+    Index("judgements_by_ladder", "template", "ladder", "id"),
+    sqlite_autoincrement=True,
+)
+
+# Pairs of questions that must never share an answer again, as a keyed hash of both.
+cache_negatives = Table(
+    "cache_negatives",
+    tenant,
+    Column("pair", LargeBinary, primary_key=True),
+    Column("at", Float, nullable=False),
+    Column("source", Text, nullable=False),
+)
+
+# What askers said of their own answers, by the id of the answer's request.
+cache_feedback = Table(
+    "cache_feedback",
+    tenant,
+    Column("answer", Text, primary_key=True),
+    Column("at", Float, nullable=False),
+    Column("verdict", Text, nullable=False),
+)

@@ -6,17 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, MetaData, text
+import pytest
+from sqlalchemy import Connection, MetaData, func, select, text
 
 from indexing import loading
 from indexing.catalogue import serving
 from indexing.embed import Fingerprint
 from indexing.terms import pack, term_postings
+from tenancy import migrations, schema
 from tenancy.control import Tenants
 from tenancy.database import ConnectionPools, Database
+from tenancy.errors import SchemaTooNew
 from tenancy.identity import Authenticator
 from tenancy.keys import MasterKey
+from tenancy.storage import Place
 from tenancy.tenant import DATA_FILE
+from tests.support.postgres import fresh_database, postgres_storage
 
 FINGERPRINT = '{"name":"by hand","revision":"1","dtype":"float32","dimension":4,"normalised":false,"window":512}'
 VERSION_1 = (Path(__file__).parent / "tenant_v1.sql").read_text(encoding="utf-8")
@@ -54,7 +59,7 @@ def _shape(connection: Connection) -> dict[str, Any]:
     }
 
 
-def test_version_1_becomes_version_2_with_its_vectors(tmp_path: Path) -> None:
+def test_version_1_becomes_today_s_with_its_vectors(tmp_path: Path) -> None:
     tenants = Tenants(tmp_path, MasterKey(bytes(32)))
     for name in ("old", "new"):
         tenants.create(name)
@@ -80,3 +85,66 @@ def test_version_1_becomes_version_2_with_its_vectors(tmp_path: Path) -> None:
         assert serving(view) is None
         assert migrated == _shape(view._connection)
     tenants.close()
+
+
+EVIDENCE = ("cache_evidence", "cache_feedback", "cache_judgements", "cache_namespaces", "cache_negatives")
+
+
+def _version_2() -> MetaData:
+    """The tables of version 2: those of today without what version 3 added."""
+    before = MetaData()
+    for table in schema.tenant.sorted_tables:
+        if table.name not in EVIDENCE:
+            table.to_metadata(before)
+    return before
+
+
+def _one_user(connection: Connection) -> None:
+    connection.execute(schema.epochs.insert().values(one=1, acl=3, corpus=4, kv=5, changes=0))
+    connection.execute(schema.users.insert().values(id="u_1", name="ana", created=0.0, disabled=False))
+
+
+def _emptied(connection: Connection) -> None:
+    """Version 3 with what version 2 had, and a label of its own."""
+    assert connection.execute(select(schema.users.c.name)).scalars().all() == ["ana"]
+    assert connection.execute(select(schema.epochs.c.kv)).scalar_one() == 5
+    connection.execute(
+        schema.cache_judgements.insert().values(
+            at=0.0, template="t", ladder="l", namespace="n", purpose="uniform", label="same", reason="", entry="e"
+        )
+    )
+    for table in (schema.cache_evidence, schema.cache_namespaces, schema.cache_negatives, schema.cache_feedback):
+        assert connection.execute(select(func.count()).select_from(table)).scalar_one() == 0
+
+
+def test_version_2_becomes_version_3_with_empty_evidence(tmp_path: Path) -> None:
+    pools = ConnectionPools()
+    old = Database(tmp_path / "a", bytes(32), _version_2(), pools, seed=_one_user, migrations=migrations.TENANT[:1])
+    with old.writing():
+        pass
+    new = Database(tmp_path / "a", bytes(32), schema.tenant, pools, migrations=migrations.TENANT)
+    with new.writing() as connection:
+        _emptied(connection)
+    fresh = Database(tmp_path / "b", bytes(32), schema.tenant, pools, migrations=migrations.TENANT)
+    with new.reading() as one, fresh.reading() as other:
+        assert _shape(one) == _shape(other)
+    # A program of version 2 leaves the file alone from now on.
+    with pytest.raises(SchemaTooNew), old.reading():
+        pass
+    pools.close()
+
+
+def test_version_2_becomes_version_3_on_postgresql(tmp_path: Path) -> None:
+    place = Place("audit", "t_1", "data.sqlite")
+    with fresh_database() as url:
+        old, new = postgres_storage(url, tmp_path), postgres_storage(url, tmp_path)
+        made = old.database(place, bytes(32), _version_2(), seed=_one_user, migrations=migrations.TENANT[:1])
+        with made.writing():
+            pass
+        migrated = new.database(place, bytes(32), schema.tenant, migrations=migrations.TENANT)
+        with migrated.writing() as connection:
+            _emptied(connection)
+        with pytest.raises(SchemaTooNew), made.reading():
+            pass
+        old.close()
+        new.close()

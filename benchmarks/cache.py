@@ -24,6 +24,7 @@ from sqlalchemy import insert
 
 from cache.entry import Entry, canonical_payload, new_entry_id, sealed
 from cache.key import CompositeIdentity, RetrievalIdentity
+from cache.ladder import Ladder
 from cache.lookup import Asked, Hit, Mode, ask, exact, semantic
 from cache.openings import open_template
 from cache.stores.local import LocalStore
@@ -36,6 +37,7 @@ from tenancy.keys import MasterKey
 from tenancy.tenant import ReadView, TenantHandle
 
 DOCUMENTS = 50
+LADDER = Ladder()
 CONTEXT = 5
 
 
@@ -85,7 +87,7 @@ def measure(
 
     def near(domain: PermissionDomain, view: ReadView, number: int) -> None:
         asked = asking(domain, view, question(number) + " Thanks!")
-        found = semantic(domain, view, store, asked, vectors[number], tokens=12, limit=256)
+        found = semantic(domain, view, store, asked, vectors[number], tokens=12, limit=256, ladder=LADDER)
         if not isinstance(found, Hit):
             raise SystemExit(f"expected a semantic hit, not {found}")
 

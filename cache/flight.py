@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from cache.lookup import Asked
+from cache.decision import Asked
 from tenancy.tenant import TenantHandle
 
 

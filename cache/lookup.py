@@ -1,9 +1,10 @@
 """The ladder: may an answer that is remembered be served to this question, and if not, why not.
 
-    cacheability -> exact -> window -> opened by an operator -> nearest five -> threshold -> guards -> freshness
+    cacheability -> exact -> window -> nearest five -> identity, guards, score, verifier, freshness -> standing
 
-`ask` reads the question once and fixes its namespace; `exact` needs no embedding; `semantic` follows with the
-vector. Each takes the permission domain and the view that it was made from, in one transaction:
+Each rung is a module of `cache.rungs` and returns a verdict with its reason; this module runs them in order. `ask`
+reads the question once and fixes its namespace; `exact` needs no embedding; `semantic` follows with the vector. Each
+takes the permission domain and the view that it was made from, in one transaction:
 
     with tenant.reading() as view:
         domain = permission_domain(principal, view)
@@ -15,98 +16,29 @@ Any doubt is a miss. Similarity alone never serves anything.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import Literal
 
-from cache import freshness
-from cache.entry import Entry, Vector, is_intact
-from cache.guards import RULES_REVISION, Text, Verdict, cacheability, compare, read, window
-from cache.guards.cacheability import Reach
-from cache.key import CompositeIdentity, Namespace, exact_key, namespace, normalise_question
-from cache.openings import Opening, opening
-from cache.stores.local import LocalStore
+from cache.decision import Asked, Candidate, Hit, Miss, Mode, Reach, Reason, Would
+from cache.entry import Entry, Vector
+from cache.guards import compare, read
+from cache.key import CompositeIdentity, exact_key, namespace, normalise_question
+from cache.ladder import Ladder
+from cache.policy import TemplatePolicy
+from cache.rungs import cacheability, freshness, identity, nearest, score, verifier, window
+from cache.rungs import exact as exactly
+from cache.rungs import standing as standings
+from cache.standing import Standing
+from cache.stores.port import CacheStore
+from cache.verdict import Verdict
 from tenancy.domain import PermissionDomain
 from tenancy.errors import Corrupt, InvalidInput, Unavailable
 from tenancy.tenant import ReadView
 
+__all__ = ["Asked", "Candidate", "Hit", "Miss", "Mode", "Reach", "Reason", "Would", "ask", "exact", "semantic"]
 
-class Mode(StrEnum):
-    """What the request asks of the cache: use it, leave it alone, or answer afresh and replace what is there."""
-
-    DEFAULT = "default"
-    BYPASS = "bypass"
-    REFRESH = "refresh"
-
-
-class Reason(StrEnum):
-    BYPASSED = "bypassed"
-    REFRESHED = "refreshed"
-    NOT_CACHEABLE = "not cacheable"
-    ABSENT = "absent"
-    EXACT_ONLY = "exact only"
-    WINDOW = "longer than the embedding window"
-    NOT_OPENED = "template not opened for semantic hits"
-    BELOW_THRESHOLD = "below the threshold"
-    VETOED = "vetoed by a guard"
-    CORRUPT = "corrupt entry"
-    OTHER_NAMESPACE = "entry of another namespace"
-    EXPIRED = "expired"
-    STALE_DOMAIN = "domain of another state"
-    CHANGED = "a document changed, went away or is not readable now"
-    GROWN = "documents or access lists moved too long ago"
-    STORE_AWAY = "cache out of reach"
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """One question as the cache sees it. `reach` says how far its answer may travel."""
-
-    namespace: Namespace
-    exact: bytes
-    question: str
-    text: Text
-    template: str
-    mode: Mode
-    reach: Reach
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """An entry that was looked at and refused. For the audit and for `explain`; never for the asker."""
-
-    entry_id: str
-    similarity: float
-    reason: Reason
-    verdict: Verdict | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """An answer to serve. `similarity` is 1 for an exact hit.
-
-    A semantic hit names the `opening` that allowed it and is `uncertified`; `refused` are better candidates that
-    a guard or a check turned away. `rules` is the revision of the guards.
-    """
-
-    entry: Entry
-    kind: Literal["exact", "semantic"]
-    similarity: float
-    age: float
-    opening: Opening | None = None
-    refused: tuple[Candidate, ...] = ()
-    rules: str = RULES_REVISION
-
-    @property
-    def uncertified(self) -> bool:
-        return self.kind == "semantic"
-
-
-@dataclass(frozen=True, slots=True)
-class Miss:
-    reason: Reason
-    candidates: tuple[Candidate, ...] = ()
+_REASONS = frozenset(Reason)
 
 
 def ask(
@@ -118,105 +50,159 @@ def ask(
     template: str,
     mode: Mode,
     follow_up: bool,
+    sampled: bool = False,
+    policy: TemplatePolicy | None = None,
 ) -> Asked:
     """Fix how far the answer may travel, the namespace and the exact key.
 
     A question that carries personal data gets a namespace of its asker. `follow_up`: the question has a
-    conversation before it (its digest is then `identity.conversation`). Raises `InvalidInput`.
+    conversation before it (its digest is then `identity.conversation`). `sampled`: the answer is drawn by chance.
+    Raises `InvalidInput`.
     """
     if follow_up == (identity.conversation is None):
         raise InvalidInput("a follow-up needs a conversation digest, and only a follow-up has one", item="conversation")
+    policy = policy or TemplatePolicy()
     plain = normalise_question(question)
     text = read(plain)
-    reach = cacheability.judge(text, follow_up=follow_up)
+    reach, why = cacheability.judge(text, follow_up=follow_up, sampled=sampled, policy=policy)
     if reach is Reach.PRIVATE:
         identity = replace(identity, user_id=domain.user_id)
     space = namespace(view.tenant, domain, identity)
     key = exact_key(view.tenant, space, question)
-    return Asked(space, key, plain, text, template, mode, reach)
+    return Asked(space, key, plain, text, template, mode, reach, why, identity, policy)
 
 
-def exact(domain: PermissionDomain, view: ReadView, store: LocalStore, asked: Asked) -> Hit | Miss:
+def exact(domain: PermissionDomain, view: ReadView, store: CacheStore, asked: Asked) -> Hit | Miss:
     """The same question again, in the same namespace."""
-    if refusal := _not_looked_up(domain, asked):
-        return Miss(refusal)
-    try:
-        entry = store.get(view.tenant, asked.namespace, asked.exact)
-    except (Unavailable, Corrupt):
-        return Miss(Reason.STORE_AWAY)
+    if (refusal := _not_looked_up(domain, asked)) is not None:
+        return refusal
+    steps = [cacheability.check(asked.reach, asked.why)]
+    found, entry = exactly.fetch(view.tenant, store, asked)
+    steps.append(found)
     if entry is None:
-        return Miss(Reason.ABSENT)
-    reason = _refusal(domain, view, store, asked, entry)
-    if reason is None and entry.exact != asked.exact:
-        reason = Reason.CORRUPT
-    if reason is not None:
-        return Miss(reason, (Candidate(entry.id, 1.0, reason),))
+        return Miss(Reason(found.reason), steps=tuple(steps))
+    verdicts = [identity.check(view.tenant, asked, entry), exactly.check(asked, entry)]
+    verdicts.append(freshness.check(domain, view, entry, store.policy, store.clock()))
+    refused = Candidate(entry.id, 1.0, _first_reason(verdicts), tuple(verdicts))
+    if refused.reason is not None:
+        if refused.reason is Reason.CORRUPT:
+            _discard(view, store, entry)
+        return Miss(refused.reason, (refused,), steps=tuple(steps))
     store.touch(view.tenant, entry)
-    return Hit(entry, "exact", 1.0, max(0.0, store.clock() - entry.created))
+    return Hit(entry, "exact", 1.0, _age(store, entry), steps=tuple(steps))
 
 
 def semantic(
     domain: PermissionDomain,
     view: ReadView,
-    store: LocalStore,
+    store: CacheStore,
     asked: Asked,
     vector: Vector,
     *,
     tokens: int,
     limit: int,
+    ladder: Ladder,
 ) -> Hit | Miss:
-    """A question that means the same, where an operator has opened the template.
+    """A question that means the same, where a certificate or an operator allows the template.
 
     `vector` (dim,) float32, L2-normalised, of the question; `tokens` its length as the embedder counts, `limit`
     the embedder's window. Candidates are tried in order, so that a refused first one does not hide a good second.
     """
-    if refusal := _not_looked_up(domain, asked):
-        return Miss(refusal)
-    if asked.reach is not Reach.SHARED:
-        return Miss(Reason.EXACT_ONLY)
-    if not window.check(tokens, limit).passed:
-        return Miss(Reason.WINDOW)
-    allowed = opening(view, asked.template)
-    if allowed is None:
-        return Miss(Reason.NOT_OPENED)
-    try:
-        candidates = store.nearest(view.tenant, asked.namespace, vector)
-    except (Unavailable, Corrupt):
-        return Miss(Reason.STORE_AWAY)
+    if (refusal := _not_looked_up(domain, asked)) is not None:
+        return refusal
+    steps = [cacheability.check_semantic(asked.reach, asked.why)]
+    if not steps[-1].passed:
+        return Miss(Reason.EXACT_ONLY, steps=tuple(steps))
+    steps.append(window.check(tokens, limit))
+    if not steps[-1].passed:
+        return Miss(Reason.WINDOW, steps=tuple(steps))
+    standing = standings.of(view, ladder, asked)
+    allowed = standings.check(standing)
+    if not allowed.passed:
+        return Miss(Reason(allowed.reason), standing=standing, steps=(*steps, allowed))
+    found, candidates = nearest.fetch(view.tenant, store, asked, vector)
+    steps.append(found)
+    if not found.passed:
+        return Miss(Reason(found.reason), standing=standing, steps=tuple(steps))
+    trial = _Trial(domain, view, store, asked, ladder, standing)
     refused: list[Candidate] = []
     for entry, similarity in candidates:
-        verdict = None
-        # Not `similarity < threshold`: a similarity that is not a number has to fail, too.
-        if not similarity >= allowed.threshold:
-            reason: Reason | None = Reason.BELOW_THRESHOLD
-        elif not (verdict := compare(asked.text, read(entry.question))).passed:
-            reason = Reason.VETOED
-        else:
-            reason = _refusal(domain, view, store, asked, entry)
-        if reason is None:
+        candidate = trial.of(entry, similarity)
+        if candidate.reason is None:
+            steps.append(allowed)
             store.touch(view.tenant, entry)
-            age = max(0.0, store.clock() - entry.created)
-            return Hit(entry, "semantic", similarity, age, allowed, tuple(refused))
-        refused.append(Candidate(entry.id, similarity, reason, verdict))
-    return Miss(refused[0].reason if refused else Reason.ABSENT, tuple(refused))
+            values = {verdict.name: verdict.value for verdict in candidate.verdicts}
+            return Hit(
+                entry,
+                "semantic",
+                similarity,
+                _age(store, entry),
+                values[score.NAME],
+                values[verifier.NAME],
+                standing,
+                tuple(refused),
+                standing.ladder,
+                tuple(steps),
+            )
+        if candidate.reason is Reason.CORRUPT:
+            _discard(view, store, entry)
+        refused.append(candidate)
+    return Miss(refused[0].reason or Reason.ABSENT, tuple(refused), standing=standing, steps=tuple(steps))
 
 
-def _not_looked_up(domain: PermissionDomain, asked: Asked) -> Reason | None:
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """The rungs that judge one candidate."""
+
+    domain: PermissionDomain
+    view: ReadView
+    store: CacheStore
+    asked: Asked
+    ladder: Ladder
+    standing: Standing
+
+    def of(self, entry: Entry, similarity: float) -> Candidate:
+        """Every rung in order, up to the first that refuses."""
+        verdicts: list[Verdict] = []
+        for verdict in self._verdicts(entry, similarity):
+            verdicts.append(verdict)
+            if not verdict.passed:
+                break
+        return Candidate(entry.id, similarity, _first_reason(verdicts), tuple(verdicts))
+
+    def _verdicts(self, entry: Entry, similarity: float) -> Iterator[Verdict]:
+        yield nearest.check(similarity, self.standing)
+        yield identity.check(self.view.tenant, self.asked, entry)
+        cached = read(entry.question)
+        guarded = compare(self.asked.text, cached)
+        yield guarded
+        yield score.check(self.ladder, self.asked, cached, similarity, guarded.near)
+        yield verifier.check(self.ladder, self.asked, entry)
+        yield freshness.check(self.domain, self.view, entry, self.store.policy, self.store.clock())
+
+
+def _not_looked_up(domain: PermissionDomain, asked: Asked) -> Miss | None:
     if asked.mode is not Mode.DEFAULT:
-        return Reason.BYPASSED if asked.mode is Mode.BYPASS else Reason.REFRESHED
-    if asked.reach is Reach.NONE or domain.is_empty:
-        return Reason.NOT_CACHEABLE
+        return Miss(Reason.BYPASSED if asked.mode is Mode.BYPASS else Reason.REFRESHED)
+    possible = cacheability.check(asked.reach, asked.why)
+    if not possible.passed or domain.is_empty:
+        return Miss(Reason.NOT_CACHEABLE, steps=(possible,))
     # The namespace was fixed for a domain; a principal whose domain has changed since then has another one.
-    return None if asked.namespace.domain == domain.fingerprint else Reason.STALE_DOMAIN
+    return None if asked.namespace.domain == domain.fingerprint else Miss(Reason.STALE_DOMAIN)
 
 
-def _refusal(domain: PermissionDomain, view: ReadView, store: LocalStore, asked: Asked, entry: Entry) -> Reason | None:
-    """Why an entry that was read must not be served, whatever index or key led to it."""
-    if entry.namespace != asked.namespace.value or entry.template != asked.template:
-        return Reason.OTHER_NAMESPACE
-    if not is_intact(view.tenant, entry):
-        with suppress(Unavailable, Corrupt):
-            store.discard(view.tenant, entry)
-        return Reason.CORRUPT
-    verdict = freshness.check(domain, view, entry, store.policy, store.clock())
-    return None if verdict.passed else Reason(verdict.reason)
+def _first_reason(verdicts: Sequence[Verdict]) -> Reason | None:
+    """Why a candidate is refused. Guards have reasons of their own kind; `Candidate.verdict` tells which."""
+    refused = next((verdict for verdict in verdicts if not verdict.passed), None)
+    if refused is None:
+        return None
+    return Reason(refused.reason) if refused.reason in _REASONS else Reason.VETOED
+
+
+def _discard(view: ReadView, store: CacheStore, entry: Entry) -> None:
+    with suppress(Unavailable, Corrupt):
+        store.discard(view.tenant, entry)
+
+
+def _age(store: CacheStore, entry: Entry) -> float:
+    return max(0.0, store.clock() - entry.created)

@@ -1,9 +1,36 @@
-"""Limits of a tenant's cache: quotas, life time, staleness."""
+"""Limits of a tenant's cache, and what each prompt template permits."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+import msgspec
+
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class TemplatePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What one template permits. `None` leaves it to the deployment (times) or to the score and verifier themselves.
+
+    `alpha` is the target for wrong hits among semantic hits; `shadow` the share of semantic hits that is answered
+    afresh and compared, `probation` how many of a new entry's first ones always are. `score` and `verified` are the
+    least probabilities served. `modes` are the request modes permitted; `personal` says whether an answer to a
+    question with personal data is kept for its asker or not at all.
+    """
+
+    alpha: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.01
+    shadow: Share = 0.05
+    probation: Annotated[int, msgspec.Meta(ge=0)] = 2
+    score: Share | None = None
+    verified: Share | None = None
+    ttl_s: Seconds | None = None
+    max_staleness_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    modes: tuple[Literal["default", "bypass", "refresh"], ...] = ("default", "bypass", "refresh")
+    personal: Literal["private", "none"] = "private"
+    semantic: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,15 +38,25 @@ class CachePolicy:
     """Times in seconds, sizes in bytes; quotas hold per tenant.
 
     `max_staleness` bounds how long an answer may be served after documents or access lists have moved elsewhere in
-    the tenant; the documents that the answer rests on are checked at every hit regardless.
+    the tenant; the documents that the answer rests on are checked at every hit regardless. `templates` are policies
+    by the template's name, `template` the one of every other.
     """
 
     time_to_live: float = 86_400.0
     max_staleness: float = 600.0
-    max_staleness_by_template: Mapping[str, float] = field(default_factory=dict)
     max_entries: int = 100_000
     max_bytes: int = 1 << 30
     nearest: int = 5
+    templates: Mapping[str, TemplatePolicy] = field(default_factory=dict)
+    template: TemplatePolicy = field(default_factory=TemplatePolicy)
+
+    def of(self, template: str) -> TemplatePolicy:
+        return self.templates.get(template, self.template)
+
+    def lifetime(self, template: str) -> float:
+        found = self.of(template).ttl_s
+        return self.time_to_live if found is None else found
 
     def staleness(self, template: str) -> float:
-        return self.max_staleness_by_template.get(template, self.max_staleness)
+        found = self.of(template).max_staleness_s
+        return self.max_staleness if found is None else found

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cache.entry import Dependencies, Entry, Vector, new_entry_id, sealed
 from cache.decision import Asked, Mode, Reach
+from cache.entry import Dependencies, Entry, Vector, new_entry_id, sealed
 from cache.stores.port import CacheStore
 from tenancy.domain import permission_domain, readable_documents
 from tenancy.errors import Corrupt, Unavailable

@@ -16,8 +16,7 @@ from dataclasses import replace
 
 from cache.flight import Role as Flight
 from cache.flight import Turn
-from cache.guards.cacheability import Reach
-from cache.lookup import Hit, Mode
+from cache.lookup import Hit, Mode, Reach
 from retrieval import steps
 from retrieval.question import AnswerEvent, AnswerPath, Delta, Done, Question, Retrieved
 from tenancy.admission import Estimate

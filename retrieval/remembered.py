@@ -54,6 +54,7 @@ def look_up_exact(
             template=plan.template.name,
             mode=plan.cache_mode,
             follow_up=plan.conversation is not None,
+            policy=path.cache.policy.of(plan.template.name),
         )
         found = exact(domain, view, path.cache, asked)
     reached("cache-checked")
@@ -73,7 +74,7 @@ def look_up_semantic(
     with tenant.reading() as view:
         domain = permission_domain(principal, view)
         limit = embedder.fingerprint.window
-        return semantic(domain, view, path.cache, asked, vector, tokens=tokens, limit=limit)
+        return semantic(domain, view, path.cache, asked, vector, tokens=tokens, limit=limit, ladder=path.ladder)
 
 
 def replayed(hit: Hit, plan: Plan, audit_seq: int, request_id: str) -> Answer:
@@ -152,13 +153,16 @@ def hit_use(hit: Hit, asked: Asked, principal: Principal) -> CacheUse:
         freshness=Freshness(versions_checked=checked, readable_checked=checked),
         age_s=int(hit.age),
     )
-    if hit.opening is None:
+    standing = hit.standing
+    if standing is None:
         return use
-    # Nothing has been judged yet: an operator's override is not evidence, and the record says so.
-    bound = Bound(n=0, k=0, upper=1.0, state=UNCERTIFIED)
-    guards = (GuardResult(name="all", verdict="pass"), *vetoed)
     return msgspec.structs.replace(
-        use, similarity=hit.similarity, threshold=hit.opening.threshold, guards=guards, bound=bound
+        use,
+        similarity=hit.similarity,
+        threshold=None if standing.opening is None else standing.opening.threshold,
+        score=hit.score,
+        guards=(GuardResult(name="all", verdict="pass"), *vetoed),
+        bound=Bound(n=standing.n, k=standing.k, upper=standing.upper, state=standing.state),
     )
 
 
@@ -178,7 +182,7 @@ def miss_use(miss: Miss, asked: Asked) -> CacheUse:
         guards=tuple(
             GuardResult(name=candidate.verdict.name, verdict="veto", reason=candidate.verdict.reason)
             for candidate in miss.candidates
-            if candidate.verdict is not None and not candidate.verdict.passed
+            if candidate.verdict is not None
         ),
     )
 

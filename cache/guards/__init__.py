@@ -7,8 +7,8 @@ versioned together: evidence about the cache's correctness belongs to one revisi
 from __future__ import annotations
 
 from cache.guards import contrast, polarity, relations, slots
-from cache.guards.verdict import Verdict, passed, veto
 from cache.guards.words import Language, Text, common_language, read
+from cache.verdict import Verdict, passed, veto
 
 RULES_REVISION = "guards-3"
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from cache.guards import lexicon
 from cache.guards.polarity import opposite
 from cache.guards.units import CURRENCIES, MONTHS, MULTIPLIERS, NUMBER_WORDS, UNITS, WEEKDAYS, ZH_DIGITS, ZH_POWERS
-from cache.guards.verdict import Verdict, passed, veto
 from cache.guards.words import Language, Text, stem
+from cache.verdict import Verdict, passed, veto
 
 NAME = "contrast"
 
@@ -27,7 +27,7 @@ for _number, _line in enumerate(lexicon.SYNONYMS.strip().splitlines()):
 def check(question: Text, cached: Text, language: Language) -> Verdict:
     if language is Language.CHINESE:
         return _check_chinese(question, cached)
-    ours, theirs = _unmatched(question, cached), _unmatched(cached, question)
+    ours, theirs = unmatched(question, cached), unmatched(cached, question)
     if ours and theirs:
         return veto(NAME, "another word in its place")
     if ours or theirs:
@@ -46,7 +46,7 @@ def _check_chinese(question: Text, cached: Text) -> Verdict:
     return passed(NAME)
 
 
-def _unmatched(text: Text, other: Text) -> list[str]:
+def unmatched(text: Text, other: Text) -> list[str]:
     """Distinct content words of `text` without a counterpart; polarity and slots judge their own words."""
     stems = set(other.stems.values())
     groups = frozenset().union(*(_GROUP.get(found, frozenset()) for found in stems))

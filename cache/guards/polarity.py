@@ -7,8 +7,8 @@ a degree ("more impatient" = "less patient", "not brave" = "cowardly"); two inde
 from __future__ import annotations
 
 from cache.guards import lexicon
-from cache.guards.verdict import Verdict, passed, veto
 from cache.guards.words import Language, Text, stem
+from cache.verdict import Verdict, passed, veto
 
 NAME = "polarity"
 _DEGREES = frozenset(

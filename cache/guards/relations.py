@@ -9,8 +9,8 @@ from __future__ import annotations
 import regex
 
 from cache.guards import lexicon
-from cache.guards.verdict import Verdict, passed, veto
 from cache.guards.words import Language, Text, stem
+from cache.verdict import Verdict, passed, veto
 
 NAME = "relations"
 

@@ -25,8 +25,8 @@ from cache.guards.units import (
     ZH_DIGITS,
     ZH_POWERS,
 )
-from cache.guards.verdict import Verdict, passed, veto
 from cache.guards.words import Language, Text
+from cache.verdict import Verdict, passed, veto
 
 NAME = "slots"
 SOFT = frozenset({"currency", "unit number", "name"})

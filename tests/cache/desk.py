@@ -9,6 +9,7 @@ import numpy as np
 
 from cache.entry import Vector, canonical_payload
 from cache.key import CompositeIdentity, RetrievalIdentity
+from cache.ladder import Ladder
 from cache.lookup import Asked, Hit, Miss, Mode, ask, exact, semantic
 from cache.openings import open_template
 from cache.store import Completed, NotStored, Stored, put
@@ -56,17 +57,19 @@ def unit(*values: float) -> Vector:
 class Desk:
     """A principal of a company, and the cache."""
 
-    def __init__(self, company: Company, principal: Principal, store: LocalStore) -> None:
+    def __init__(self, company: Company, principal: Principal, store: LocalStore, ladder: Ladder | None = None) -> None:
         self.company = company
         self.principal = principal
         self.store = store
+        self.ladder = ladder or Ladder()
 
     def ask(self, question: str, *, mode: Mode = Mode.DEFAULT, template: str = "default", **changes: Any) -> Asked:
         with self.company.handle.reading() as view:
             domain = permission_domain(self.principal, view)
             follow_up = changes.get("conversation") is not None
             whole = identity(domain, **changes)
-            return ask(domain, view, whole, question, template=template, mode=mode, follow_up=follow_up)
+            policy = self.store.policy.of(template)
+            return ask(domain, view, whole, question, template=template, mode=mode, follow_up=follow_up, policy=policy)
 
     def exact(self, question: str | Asked, **changes: Any) -> Hit | Miss:
         asked = question if isinstance(question, Asked) else self.ask(question, **changes)
@@ -77,7 +80,7 @@ class Desk:
         asked = question if isinstance(question, Asked) else self.ask(question, **changes)
         with self.company.handle.reading() as view:
             domain = permission_domain(self.principal, view)
-            return semantic(domain, view, self.store, asked, vector, tokens=tokens, limit=256)
+            return semantic(domain, view, self.store, asked, vector, tokens=tokens, limit=256, ladder=self.ladder)
 
     def answer(self, *documents: int, text: str = "Twelve weeks.", **changes: Any) -> Completed:
         """An answer made from `documents` in the present state."""

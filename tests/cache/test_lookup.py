@@ -10,11 +10,10 @@ import pytest
 from sqlalchemy import text
 
 from cache.entry import canonical_payload, sealed
-from cache.guards.cacheability import Reach
 from cache.key import namespace
-from cache.lookup import Hit, Miss, Mode, Reason, ask
+from cache.lookup import Hit, Miss, Mode, Reach, Reason, ask
 from cache.openings import close_template
-from cache.policy import CachePolicy
+from cache.policy import CachePolicy, TemplatePolicy
 from cache.store import NotStored, Stored
 from cache.stores.local import LocalStore
 from tenancy.errors import InvalidInput, Unavailable
@@ -59,16 +58,18 @@ def test_an_exact_hit_serves_the_same_bytes_to_the_whole_domain(ana: Desk, bo: D
 
 def test_a_semantic_hit_needs_an_opening_and_says_uncertified(ana: Desk, handbook: int) -> None:
     remember(ana, QUESTION, handbook)
-    assert miss(ana.semantic(SAME, unit(1.0, 0.1))) is Reason.NOT_OPENED
+    assert miss(ana.semantic(SAME, unit(1.0, 0.1))) is Reason.UNCERTIFIED
     ana.open(0.9)
     found = hit(ana.semantic(SAME, unit(1.0, 0.1)))
     assert found.uncertified
-    assert found.opening is not None
-    assert (found.opening.template, found.opening.opened_by, found.opening.reason) == ("default", "ana", "trial")
+    assert found.standing is not None
+    opened = found.standing.opening
+    assert opened is not None
+    assert (opened.template, opened.opened_by, opened.reason) == ("default", "ana", "trial")
     assert found.similarity == pytest.approx(unit(1.0, 0.1)[0], abs=1e-6)
     with ana.company.handle.writing() as view:
         close_template(view, "default")
-    assert miss(ana.semantic(SAME, unit(1.0, 0.1))) is Reason.NOT_OPENED
+    assert miss(ana.semantic(SAME, unit(1.0, 0.1))) is Reason.UNCERTIFIED
 
 
 def test_threshold_guards_and_window_each_refuse_alone(ana: Desk, handbook: int) -> None:
@@ -209,7 +210,7 @@ def test_staleness_and_expiry(acme: Company, ana: Desk, handbook: int, clock: Cl
 
 
 def test_staleness_by_template(acme: Company, handbook: int, clock: Clock) -> None:
-    store = LocalStore(CachePolicy(max_staleness_by_template={"news": 10.0}), clock=clock)
+    store = LocalStore(CachePolicy(templates={"news": TemplatePolicy(max_staleness_s=10.0)}), clock=clock)
     desk = Desk(acme, acme.principal("ana"), store)
     for template in ("news", "default"):
         asked = desk.ask(QUESTION, template=template, template_revision=f"{template}@1")

@@ -1,26 +1,18 @@
-"""Cacheability: how far an answer to this question may travel, decided from the question alone.
-
-SHARED    exact and semantic hits within the permission domain
-EXACT     only the same question again (deictic turns, text without words)
-PRIVATE   only the same question of the same user (it carries personal data)
-NONE      not at all: it asks for an action, or its answer depends on the moment
-"""
+"""Cacheability: how far an answer to this question may travel, decided from the question and the template's policy."""
 
 from __future__ import annotations
 
-from enum import StrEnum
+from typing import Final
 
 import regex
 
-from cache.guards.words import Text
+from cache.decision import Reach
+from cache.guards import Text
+from cache.policy import TemplatePolicy
+from cache.verdict import Verdict, passed, veto
 
-
-class Reach(StrEnum):
-    SHARED = "shared"
-    EXACT = "exact"
-    PRIVATE = "private"
-    NONE = "none"
-
+NAME: Final = "cacheability"
+_DEFAULT: Final = TemplatePolicy()
 
 # Patterns are matched against lower case, which is several times faster than ignoring case. What may repeat is
 # kept apart by what may not stand in it: anything else can take a hostile question hours.
@@ -56,13 +48,37 @@ _PERSONAL = regex.compile(
 )
 
 
-def judge(text: Text, *, follow_up: bool) -> Reach:
-    """`follow_up`: the question has a conversation before it, which the namespace then carries as a digest."""
+def judge(
+    text: Text, *, follow_up: bool, sampled: bool = False, policy: TemplatePolicy = _DEFAULT
+) -> tuple[Reach, str]:
+    """How far, and the rule that said so ("" for SHARED).
+
+    `follow_up`: the question has a conversation before it, which the namespace then carries as a digest. `sampled`:
+    the answer is drawn by chance, so that another one is as good.
+    """
     source = text.source.lower()
-    if _ACTION.search(source) or _MOMENT.search(source):
-        return Reach.NONE
+    if sampled:
+        return Reach.NONE, "sampled"
+    if _ACTION.search(source):
+        return Reach.NONE, "asks for an action"
+    if _MOMENT.search(source):
+        return Reach.NONE, "depends on the moment"
     if _PERSONAL.search(source):
-        return Reach.PRIVATE
-    if follow_up or _DEICTIC.search(source):
-        return Reach.EXACT
-    return Reach.SHARED if any(character.isalpha() for character in source) else Reach.EXACT
+        return (Reach.NONE if policy.personal == "none" else Reach.PRIVATE), "personal data"
+    if follow_up:
+        return Reach.EXACT, "follow-up"
+    if _DEICTIC.search(source):
+        return Reach.EXACT, "points at something outside"
+    if not any(character.isalpha() for character in source):
+        return Reach.EXACT, "no words"
+    return (Reach.SHARED, "") if policy.semantic else (Reach.EXACT, "template is exact only")
+
+
+def check(reach: Reach, why: str) -> Verdict:
+    """Whether an answer may be remembered at all."""
+    return veto(NAME, why) if reach is Reach.NONE else passed(NAME)
+
+
+def check_semantic(reach: Reach, why: str) -> Verdict:
+    """Whether it may serve another question."""
+    return passed(NAME) if reach is Reach.SHARED else veto(NAME, why)

@@ -1,0 +1,104 @@
+"""Everything that decides about a semantic hit and is fixed while the service runs, and its version.
+
+Evidence about the cache's correctness belongs to one version: whatever changes which hits are served changes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import SystemRandom
+from typing import Final, Protocol
+
+from cache.decision import Asked
+from cache.guards import RULES_REVISION, Text
+from tenancy.names import enc
+
+REVISION: Final = "ladder-1"
+
+
+class Score(Protocol):
+    """A calibrated probability that two questions have the same answer. Pure, fast, never raises."""
+
+    @property
+    def revision(self) -> str:
+        """Names the fitted parameters: another one starts new evidence."""
+
+    @property
+    def threshold(self) -> float:
+        """The least probability served where the template's policy names none."""
+
+    def probability(self, question: Text, cached: Text, similarity: float, near_misses: tuple[str, ...]) -> float:
+        """Between 0 and 1. `similarity` is the cosine of the two; `near_misses` are codes of the guards."""
+
+
+class Verifier(Protocol):
+    """A learned second opinion on a pair that everything else let pass. Whatever it raises is a miss."""
+
+    @property
+    def revision(self) -> str:
+        """Names the weights."""
+
+    @property
+    def threshold(self) -> float:
+        """The least probability served where the template's policy names none."""
+
+    def probability(self, question: str, cached: str) -> float:
+        """Between 0 and 1. Raises, within its own time limit, where it cannot say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Similarity:
+    """The plainest score: the cosine itself, which no data has calibrated."""
+
+    revision: str = "similarity-0"
+    threshold: float = 0.5
+
+    def probability(self, question: Text, cached: Text, similarity: float, near_misses: tuple[str, ...]) -> float:  # noqa: ARG002 - a port
+        return min(1.0, max(0.0, similarity)) if similarity == similarity else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """`judge` is the revision of what compares a fresh answer with a stored one; `random` draws from [0, 1)."""
+
+    score: Score = Similarity()
+    verifier: Verifier | None = None
+    judge: str = "none"
+    random: Callable[[], float] = SystemRandom().random
+
+    def score_threshold(self, asked: Asked) -> float:
+        return self.score.threshold if asked.policy.score is None else asked.policy.score
+
+    def verifier_threshold(self, asked: Asked) -> float | None:
+        if self.verifier is None:
+            return None
+        return self.verifier.threshold if asked.policy.verified is None else asked.policy.verified
+
+    def version(self, asked: Asked, floor: float | None) -> str:
+        """ "lv_" and 16 hex digits: what decides about semantic hits of `asked`, without who asks what.
+
+        `floor` is the least similarity that an operator's opening serves.
+        """
+        identity = asked.identity
+        parts = (
+            REVISION,
+            RULES_REVISION,
+            self.score.revision,
+            repr(self.score_threshold(asked)),
+            None if self.verifier is None else self.verifier.revision,
+            None if self.verifier is None else repr(self.verifier_threshold(asked)),
+            None if floor is None else repr(floor),
+            self.judge,
+            identity.model_revision,
+            identity.tokenizer_revision,
+            identity.template_revision,
+            identity.adapter_revision,
+            identity.embedder,
+            identity.response_contract,
+            identity.retrieval.fusion,
+            identity.retrieval.reranker,
+            identity.retrieval.chunker,
+        )
+        return f"lv_{hashlib.sha256(enc(*parts)).hexdigest()[:16]}"

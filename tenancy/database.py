@@ -157,18 +157,22 @@ class Database:
     def _transaction(self, begin: str) -> Iterator[Connection]:
         self._prepare()
         with self._explained(), self._connected() as connection:
+            # Past SQLAlchemy, whose share of a transaction's ends would be most of their time.
+            raw: Any = connection.connection.driver_connection
             try:
-                connection.exec_driver_sql(begin)
-            except DBAPIError as error:
+                raw.execute(begin)
+            except driver.Error as error:
                 raise Unavailable("the database is busy or out of reach", item=self.path.name) from error
             try:
-                self._check_version(connection)
+                self._check_version(raw)
                 yield connection
             except BaseException:
                 connection.rollback()
+                _ended(raw.rollback)
                 raise
             try:
                 connection.commit()
+                _ended(raw.commit)
             except MemoryError as error:
                 # What SQLCipher says where a page that is to be changed is damaged.
                 raise self._out_of_reach() from error
@@ -272,9 +276,7 @@ class Database:
             return Retired(self.path.name)
         return Corrupt("the file is missing or empty", item=self.path.name, remedy="restore it from a backup")
 
-    def _check_version(self, connection: Connection) -> None:
-        # Past SQLAlchemy: it runs in every transaction.
-        raw: Any = connection.connection.driver_connection
+    def _check_version(self, raw: Any) -> None:
         try:
             found = int(raw.execute("PRAGMA user_version").fetchone()[0])
         except driver.Error as error:
@@ -327,6 +329,13 @@ class Database:
     @staticmethod
     def _user_version(connection: Connection) -> int:
         return int(connection.exec_driver_sql("PRAGMA user_version").scalar_one())
+
+
+def _ended(end: Callable[[], None]) -> None:
+    try:
+        end()
+    except driver.Error as error:
+        raise DBAPIError("end of a transaction", None, error) from error
 
 
 def _primary(error: BaseException | None) -> int:

@@ -15,8 +15,9 @@ from sqlalchemy import ColumnElement, Label, Select, bindparam, literal_column, 
 from tenancy.errors import Forbidden, StaleDomain
 from tenancy.identity import Principal
 from tenancy.keys import keyed_hash
+from tenancy.prepared import Prepared
 from tenancy.schema import acl, documents, groups, labels, members, users
-from tenancy.tenant import Epochs, ReadView
+from tenancy.tenant import Epochs, ReadView, TenantHandle
 from tenancy.types import Text, among
 
 _SEAL: Final = object()
@@ -45,13 +46,17 @@ def _listed(effect: str) -> ColumnElement[bool]:
 _USER: Final = bindparam("user", type_=Text)
 _GROUP: Final[Label[str]] = literal_column("'group'").label("kind")
 _IN_USE: Final = select(1).where(acl.c.label_id == labels.c.id).correlate(labels).exists()
-_BY_DIRECTORY: Final = _closure(select(literal_column("'user'").label("kind"), users.c.id).where(users.c.id == _USER))
+_BY_DIRECTORY: Final = Prepared(
+    _closure(select(literal_column("'user'").label("kind"), users.c.id).where(users.c.id == _USER))
+)
 # A token's groups replace the directory's direct memberships of the user; nesting stays the directory's.
-_BY_TOKEN: Final = _closure(select(_GROUP, groups.c.id).where(among(groups.c.name, "groups")))
-_OWN_LABEL: Final = select(labels.c.id).where(labels.c.kind == "user", labels.c.ref == _USER, _IN_USE)
-_KNOWN_USER: Final = select(1).where(users.c.id == _USER, ~users.c.disabled).select_from(users)
-_READABLE: Final = select(documents.c.id, documents.c.version).where(
-    among(documents.c.id, "documents"), _listed("allow"), ~_listed("deny")
+_BY_TOKEN: Final = Prepared(_closure(select(_GROUP, groups.c.id).where(among(groups.c.name, "groups"))))
+_OWN_LABEL: Final = Prepared(select(labels.c.id).where(labels.c.kind == "user", labels.c.ref == _USER, _IN_USE))
+_KNOWN_USER: Final = Prepared(select(1).where(users.c.id == _USER, ~users.c.disabled).select_from(users))
+_READABLE: Final = Prepared(
+    select(documents.c.id, documents.c.version).where(
+        among(documents.c.id, "documents"), _listed("allow"), ~_listed("deny")
+    )
 )
 
 
@@ -89,21 +94,26 @@ def permission_domain(principal: Principal, view: ReadView) -> PermissionDomain:
         raise Forbidden("the principal belongs to another tenant", item=principal.tenant)
     held: set[int] = set()
     user = {"user": principal.user_id}
-    if view.execute(_KNOWN_USER, user).first() is not None:
+    if view.rows(_KNOWN_USER, user):
         if principal.groups is None:
-            held.update(view.execute(_BY_DIRECTORY, user).scalars())
+            held.update(label for (label,) in view.rows(_BY_DIRECTORY, user))
         else:
-            held.update(view.execute(_BY_TOKEN, {"groups": principal.groups}).scalars())
-            held.update(view.execute(_OWN_LABEL, user).scalars())
-    digest = keyed_hash(view.tenant.keys.purpose("permission-domain"), *(str(label) for label in sorted(held)))
+            held.update(label for (label,) in view.rows(_BY_TOKEN, {"groups": principal.groups}))
+            held.update(label for (label,) in view.rows(_OWN_LABEL, user))
     return PermissionDomain(
         tenant_id=principal.tenant_id,
         user_id=principal.user_id,
         labels=frozenset(held),
-        fingerprint=f"pd_{digest[:16].hex()}",
+        fingerprint=domain_fingerprint(view.tenant, held),
         epochs=view.epochs,
         seal=_SEAL,
     )
+
+
+def domain_fingerprint(tenant: TenantHandle, labels: Collection[int]) -> str:
+    """The fingerprint of a domain of `labels`; knowing one opens nothing."""
+    digest = keyed_hash(tenant.keys.purpose("permission-domain"), *(str(label) for label in sorted(labels)))
+    return f"pd_{digest[:16].hex()}"
 
 
 def readable_documents(domain: PermissionDomain, view: ReadView, document_ids: Collection[int]) -> dict[int, str]:
@@ -115,5 +125,5 @@ def readable_documents(domain: PermissionDomain, view: ReadView, document_ids: C
         raise StaleDomain("the permission domain belongs to another state than the view", item=domain.fingerprint)
     if domain.is_empty or not document_ids:
         return {}
-    rows = view.execute(_READABLE, {"documents": document_ids, "labels": domain.labels})
+    rows = view.rows(_READABLE, {"documents": document_ids, "labels": domain.labels})
     return {int(document_id): str(version) for document_id, version in rows}

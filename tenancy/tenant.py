@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from sqlalchemy import CursorResult, Executable, MetaData, insert, select, update
@@ -17,6 +18,7 @@ from tenancy.contract import Contract, stored_contract
 from tenancy.database import ConnectionPools, Database, Migration, Retired
 from tenancy.keys import TenantKeys, derive
 from tenancy.pauses import reached
+from tenancy.prepared import Prepared
 from tenancy.registry import FIRST, Registry, named
 from tenancy.storage import DATA_FILE, AnyDatabase, Place, Storage
 
@@ -24,7 +26,9 @@ _SEAL: Final = object()
 CHANGES_KEPT = 10_000
 RENEWALS: Final = 8
 EXCLUSIVE_S: Final = 60.0
-_EPOCHS: Final = select(schema.epochs.c.acl, schema.epochs.c.corpus, schema.epochs.c.kv, schema.epochs.c.changes)
+_EPOCHS: Final = Prepared(
+    select(schema.epochs.c.acl, schema.epochs.c.corpus, schema.epochs.c.kv, schema.epochs.c.changes)
+)
 _MOVE_EPOCHS: Final = update(schema.epochs)
 # A log with its indexes is written at random places: with less, each commit reads pages back.
 AUDIT_PAGE_CACHE_KIB = 4_096
@@ -51,12 +55,18 @@ class ReadView:
     @property
     def epochs(self) -> Epochs:
         if self._epochs is None:
-            row = self.execute(_EPOCHS).one()
-            self._epochs = Epochs(row.acl, row.corpus, row.kv, row.changes)
+            (row,) = self.rows(_EPOCHS)
+            self._epochs = Epochs(*row)
         return self._epochs
 
     def execute(self, statement: Executable, parameters: Any = None) -> CursorResult[*tuple[Any, ...]]:
         return self._connection.execute(statement, parameters)
+
+    def rows(
+        self, statement: Prepared, parameters: Mapping[str, Any] = MappingProxyType({})
+    ) -> Sequence[Sequence[Any]]:
+        """All rows of a statement of the question path."""
+        return statement.rows(self._connection, parameters)
 
     def shrink(self) -> None:
         """Give back the memory of pages that were read once and are not needed soon: after reading everything."""

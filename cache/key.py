@@ -96,6 +96,11 @@ class Namespace:
         if self.seal is not _SEAL:
             raise TypeError("a Namespace comes from cache.key.namespace alone")
 
+    @property
+    def fingerprint(self) -> str:
+        """A namespace as audit and evidence name it: equal for equal namespaces, and no key."""
+        return f"ns_{self.value[:16].hex()}"
+
 
 def namespace(tenant: TenantHandle, domain: PermissionDomain, identity: CompositeIdentity) -> Namespace:
     """The namespace of `identity` (32 bytes), bound to the tenant and the permission domain at hand.

@@ -258,7 +258,8 @@ cache_openings = Table(
 
 # How many semantic hits of a template were drawn and judged under one version of the ladder, `k` of `n` wrong; see
 # `cache.certificate`. `began` is when this evidence began, `since` when its state last changed, `hits` how many were
-# served meanwhile (counted late, so a few may be missing). `bets` are logarithms.
+# served meanwhile (counted late, so a few may be missing), `reports` how many of these their askers called wrong.
+# `bets` are logarithms. The ladder `*` stands for every version: an operator's suspension of the template.
 cache_evidence = Table(
     "cache_evidence",
     tenant,
@@ -270,6 +271,8 @@ cache_evidence = Table(
     Column("since", Float, nullable=False),
     Column("n", Integer, nullable=False),
     Column("k", Integer, nullable=False),
+    Column("upper", Float, nullable=False),
+    Column("lower", Float, nullable=False),
     Column("missing", Integer, nullable=False),
     Column("unanswered", Integer, nullable=False),
     Column("hits", Integer, nullable=False),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from cache.certificate import evidence, shadow
 from cache.decision import Asked, Purpose, Reason
 from cache.entry import Entry
 from cache.ladder import Ladder
@@ -19,7 +20,8 @@ def of(view: ReadView, ladder: Ladder, asked: Asked) -> Standing:
     """How semantic hits of this template stand, in the state of `view`; without evidence uncertified."""
     allowed = opening(view, asked.template)
     version = ladder.version(asked, None if allowed is None else allowed.threshold)
-    return Standing("uncertified", 0, 0, 1.0, 0.0, asked.policy.alpha, allowed, version, asked.template)
+    space = asked.namespace.fingerprint
+    return evidence.standing(view, asked.template, version, namespace=space, alpha=asked.policy.alpha, opening=allowed)
 
 
 def check(standing: Standing) -> Verdict:
@@ -28,5 +30,6 @@ def check(standing: Standing) -> Verdict:
     return veto(NAME, Reason.SUSPENDED if standing.state == "suspended" else Reason.UNCERTIFIED)
 
 
-def purpose(standing: Standing, ladder: Ladder, asked: Asked, entry: Entry) -> Purpose:  # noqa: ARG001
-    return "none"
+def purpose(standing: Standing, ladder: Ladder, asked: Asked, entry: Entry) -> Purpose:
+    """Why to answer afresh and compare, in place of serving `entry`; or `none`."""
+    return shadow.purpose(standing, asked.policy, entry.confirmed, ladder.random)

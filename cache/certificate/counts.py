@@ -1,0 +1,91 @@
+"""The state of one certificate and how each label moves it. Pure: `cache.certificate.evidence` keeps it in a table.
+
+    uncertified -> certified      the upper limit is at most alpha
+    certified   -> uncertified    it is not any more; or the labels drifted, which also begins the evidence anew
+    any         -> suspended      the lower limit is above alpha, or one wrong hit was of a kind that the guards exclude
+
+Suspended ends with another ladder version or with an operator's `resume`, both of which begin anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from cache.certificate import bound, drift
+from cache.certificate.bound import LEVEL, PRIOR, Prior
+from cache.standing import State
+
+Label = Literal["same", "wrong", "missing", "unanswered"]
+"""What became of a drawn question. `missing`: its asker left before there was anything to compare."""
+
+Why = Literal["", "limit", "veto class", "feedback", "operator", "drift"]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """`k` of `n` labels count as wrong. Among both are `missing` labels: what is not known may have been wrong, so they
+    count against a certificate, and not for a suspension. `unanswered` questions, where the service itself failed, are
+    no labels. `restarts` is how often this evidence began anew; `level` is smaller each time, so that all its
+    beginnings together stay below pi^2/6 times the first one's 5 %.
+    """
+
+    state: State = "uncertified"
+    why: Why = ""
+    n: int = 0
+    k: int = 0
+    missing: int = 0
+    unanswered: int = 0
+    restarts: int = 0
+    prior: Prior = PRIOR
+    bets: drift.Bets = ()
+
+    @property
+    def level(self) -> float:
+        return LEVEL / (self.restarts + 1) ** 2
+
+    @property
+    def upper(self) -> float:
+        return bound.upper(self.n, self.k, self.prior, self.level)
+
+    @property
+    def lower(self) -> float:
+        return bound.lower(self.n - self.missing, self.k - self.missing, self.prior, self.level)
+
+    def standing(self, alpha: float) -> State:
+        """The state under the target that holds now, which may be another than at the last label."""
+        if self.state == "suspended" or self._too_many(alpha):
+            return "suspended"
+        return "certified" if bound.below(self.n, self.k, alpha, self.prior, self.level) else "uncertified"
+
+    def after(self, label: Label, alpha: float, *, excluded: bool = False) -> Counts:
+        """One more uniformly drawn question. `excluded`: it is of a kind that the guards are there to exclude."""
+        if label == "unanswered":
+            return replace(self, unanswered=self.unanswered + 1)
+        wrong = label != "same"
+        bets = self.bets if label == "missing" or not self.bets else drift.after(self.bets, wrong=wrong, alpha=alpha)
+        moved = replace(self, n=self.n + 1, k=self.k + wrong, missing=self.missing + (label == "missing"), bets=bets)
+        if self.state == "suspended":
+            return moved
+        if label == "wrong" and excluded:
+            return replace(moved, state="suspended", why="veto class")
+        if moved._too_many(alpha):
+            return replace(moved, state="suspended", why="limit")
+        if bets and drift.alarm(bets):
+            return self.anew("drift")
+        state = moved.standing(alpha)
+        # Bets begin with the first certificate; they go on where it is lost and won again.
+        return replace(moved, state=state, why="", bets=drift.CALM if state == "certified" and not bets else bets)
+
+    def anew(self, why: Why) -> Counts:
+        """Without the labels so far."""
+        return Counts(why=why, restarts=self.restarts + 1, prior=self.prior)
+
+    def suspended(self, why: Why) -> Counts:
+        return replace(self, state="suspended", why=why)
+
+    def _too_many(self, alpha: float) -> bool:
+        return bound.above(self.n - self.missing, self.k - self.missing, alpha, self.prior, self.level)
+
+
+EMPTY: Final = Counts()

@@ -1,0 +1,304 @@
+"""Evidence about semantic hits, in the tenant's own database: read with the epochs, written without moving them.
+
+One row for each template and ladder version, one for each namespace in it. Writers of one tenant's database exclude
+each other on both back ends, so a row is read, moved and written in one write transaction, and several processes count
+into it. What is written here is about hits, never about questions: no text, no user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from sqlalchemy import bindparam, delete, func, insert, select, update
+
+from cache.certificate import bound
+from cache.certificate.bound import Prior
+from cache.certificate.counts import EMPTY, Counts, Label
+from cache.openings import Opening
+from cache.standing import Standing, State
+from tenancy.errors import NotFound
+from tenancy.names import nfc_name
+from tenancy.schema import cache_evidence, cache_judgements, cache_namespaces
+from tenancy.tenant import ReadView, WriteView
+
+EVERY_LADDER: Final = "*"
+JUDGEMENTS_KEPT: Final = 50_000
+"""Rows of judgements in a tenant's database; what they counted for stays counted."""
+
+_EVIDENCE: Final = cache_evidence.c
+_SPACES: Final = cache_namespaces.c
+_STANDING: Final = (
+    select(_EVIDENCE.state, _EVIDENCE.n, _EVIDENCE.k, _EVIDENCE.upper, _EVIDENCE.lower, _SPACES.suspended)
+    .select_from(
+        cache_evidence.outerjoin(
+            cache_namespaces,
+            (_SPACES.template == _EVIDENCE.template)
+            & (_SPACES.ladder == _EVIDENCE.ladder)
+            & (_SPACES.namespace == bindparam("space")),
+        )
+    )
+    .where(_EVIDENCE.template == bindparam("named"), _EVIDENCE.ladder.in_([bindparam("version"), EVERY_LADDER]))
+    .order_by(_EVIDENCE.ladder)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a label belongs: `namespace` as the audit names it, `alpha` the template's target."""
+
+    template: str
+    ladder: str
+    namespace: str
+    alpha: float
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One judgement; only a `uniform` one moves the certificate. `excluded`: of a kind that the guards exclude."""
+
+    purpose: Literal["uniform", "probation", "feedback"]
+    label: Label
+    reason: str
+    entry: str
+    excluded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceRecord:
+    """One row, as an operator sees it. Times in UTC epoch seconds."""
+
+    template: str
+    ladder: str
+    state: State
+    why: str
+    began: float
+    since: float
+    n: int
+    k: int
+    upper: float
+    lower: float
+    missing: int
+    unanswered: int
+    hits: int
+    reports: int
+    restarts: int
+    suspended_namespaces: int
+
+
+def standing(
+    view: ReadView, template: str, ladder: str, *, namespace: str, alpha: float, opening: Opening | None
+) -> Standing:
+    """How semantic hits of `template` stand under `ladder`, for a question of `namespace`.
+
+    The limits are those of the last label; `alpha` is the target of this moment, so that a stricter one holds at once.
+    """
+    rows = view.execute(_STANDING, {"named": template, "version": ladder, "space": namespace}).all()
+    state: State = "uncertified"
+    n, k, upper, lower = 0, 0, 1.0, 0.0
+    held = False
+    for row in rows:
+        held = held or row.state == "suspended" or row.suspended is not None
+        if row.n:
+            n, k, upper, lower = row.n, row.k, row.upper, row.lower
+    if held or lower > alpha:
+        state = "suspended"
+    elif n and upper <= alpha:
+        state = "certified"
+    return Standing(state, n, k, upper, lower, alpha, opening, ladder, template)
+
+
+def record(view: WriteView, place: Place, judged: Judged, now: float) -> Counts:
+    """Note one judgement, and let a uniform one move the evidence. Returns what stands then."""
+    view.execute(
+        insert(cache_judgements).values(
+            at=now,
+            template=place.template,
+            ladder=place.ladder,
+            namespace=place.namespace,
+            purpose=judged.purpose,
+            label=judged.label,
+            reason=judged.reason,
+            entry=judged.entry,
+        )
+    )
+    newest = select(func.max(cache_judgements.c.id)).scalar_subquery()
+    view.execute(delete(cache_judgements).where(cache_judgements.c.id <= newest - JUDGEMENTS_KEPT))
+    before = _counts(view, place)
+    if judged.purpose != "uniform":
+        return before
+    after = before.after(judged.label, place.alpha, excluded=judged.excluded)
+    _write(view, place, before, after, now)
+    if judged.label in ("same", "wrong"):
+        _count_in_namespace(view, place, wrong=judged.label == "wrong", now=now)
+    return after
+
+
+def add_hits(view: WriteView, hits: Mapping[tuple[str, str, str], int], now: float) -> None:
+    """Add served hits, by (template, ladder, namespace)."""
+    for (template, ladder, namespace), number in hits.items():
+        place = Place(template, ladder, namespace, 1.0)
+        _counts(view, place, now)
+        _space(view, place)
+        view.execute(update(cache_evidence).where(*_this(place)).values(hits=_EVIDENCE.hits + number))
+        view.execute(update(cache_namespaces).where(*_this_space(place)).values(hits=_SPACES.hits + number))
+
+
+def report(view: WriteView, place: Place, now: float, *, excluded: bool) -> State:
+    """Note that an asker called a served hit wrong. Reports can suspend and never certify.
+
+    If all of them are true, the wrong hits are at least so many of those served: where even the lower limit of that
+    share is above the target, the template is suspended, and at once where the guards should have excluded the pair.
+    """
+    before = _counts(view, place, now)
+    (hits, reports) = view.execute(select(_EVIDENCE.hits, _EVIDENCE.reports).where(*_this(place))).one()
+    view.execute(update(cache_evidence).where(*_this(place)).values(reports=reports + 1))
+    if excluded or bound.above(max(hits, reports + 1), reports + 1, place.alpha, before.prior, before.level):
+        after = before.suspended("veto class" if excluded else "feedback")
+        _write(view, place, before, after, now)
+        return after.state
+    return before.state
+
+
+def suspend(view: WriteView, template: str, now: float) -> None:
+    """Serve exact hits only, under every ladder version, until an operator resumes."""
+    place = Place(nfc_name(template, "template"), EVERY_LADDER, "", 1.0)
+    before = _counts(view, place, now)
+    _write(view, place, before, before.suspended("operator"), now)
+
+
+def resume(view: WriteView, template: str, now: float) -> int:
+    """End every suspension of `template`; evidence that was suspended begins anew. Returns how many ended.
+
+    Raises `NotFound` where nothing was suspended.
+    """
+    named = nfc_name(template, "template")
+    ended = view.execute(
+        delete(cache_evidence).where(_EVIDENCE.template == named, _EVIDENCE.ladder == EVERY_LADDER)
+    ).rowcount
+    held = select(_EVIDENCE.ladder).where(_EVIDENCE.template == named, _EVIDENCE.state == "suspended")
+    for ladder in view.execute(held).scalars().all():
+        place = Place(named, ladder, "", 1.0)
+        before = _counts(view, place)
+        _write(view, place, before, before.anew("operator"), now)
+        ended += 1
+    ended += view.execute(
+        update(cache_namespaces)
+        .where(_SPACES.template == named, _SPACES.suspended.is_not(None))
+        .values(n=0, k=0, suspended=None)
+    ).rowcount
+    if ended == 0:
+        raise NotFound("no semantic hits of this template are suspended", item=named)
+    return ended
+
+
+def evidence(view: ReadView) -> list[EvidenceRecord]:
+    """All evidence of the tenant, by template, the newest first."""
+    held = (
+        select(func.count())
+        .select_from(cache_namespaces)
+        .where(
+            _SPACES.template == _EVIDENCE.template,
+            _SPACES.ladder == _EVIDENCE.ladder,
+            _SPACES.suspended.is_not(None),
+        )
+        .scalar_subquery()
+    )
+    columns = [_EVIDENCE[name] for name in EvidenceRecord.__dataclass_fields__ if name != "suspended_namespaces"]
+    found = view.execute(select(*columns, held).order_by(_EVIDENCE.template, _EVIDENCE.began.desc()))
+    return [EvidenceRecord(*row) for row in found]
+
+
+def reasons(view: ReadView, template: str, ladder: str) -> dict[str, int]:
+    """How often each reason was given among the judgements that are kept: why stored answers were found wrong."""
+    columns = cache_judgements.c
+    found = view.execute(
+        select(columns.reason, func.count())
+        .where(columns.template == template, columns.ladder == ladder, columns.label != "same")
+        .group_by(columns.reason)
+    )
+    return {str(reason): int(number) for reason, number in sorted(found.all())}
+
+
+def _this(place: Place) -> tuple[Any, Any]:
+    return _EVIDENCE.template == place.template, _EVIDENCE.ladder == place.ladder
+
+
+def _this_space(place: Place) -> tuple[Any, Any, Any]:
+    return (
+        _SPACES.template == place.template,
+        _SPACES.ladder == place.ladder,
+        _SPACES.namespace == place.namespace,
+    )
+
+
+def _counts(view: ReadView, place: Place, now: float | None = None) -> Counts:
+    """What stands, and with `now` a row for it where there is none."""
+    row = view.execute(select(cache_evidence).where(*_this(place))).one_or_none()
+    if row is None:
+        if now is not None:
+            view.execute(insert(cache_evidence).values(_row(place, EMPTY, now) | {"since": now}))
+        return EMPTY
+    return Counts(
+        state=row.state,
+        why=row.why,
+        n=row.n,
+        k=row.k,
+        missing=row.missing,
+        unanswered=row.unanswered,
+        restarts=row.restarts,
+        prior=Prior(row.prior_a, row.prior_b),
+        bets=tuple(row.bets),
+    )
+
+
+def _row(place: Place, counts: Counts, began: float) -> dict[str, Any]:
+    return {
+        "template": place.template,
+        "ladder": place.ladder,
+        "state": counts.state,
+        "why": counts.why,
+        "began": began,
+        "n": counts.n,
+        "k": counts.k,
+        "upper": counts.upper,
+        "lower": counts.lower,
+        "missing": counts.missing,
+        "unanswered": counts.unanswered,
+        "hits": 0,
+        "reports": 0,
+        "restarts": counts.restarts,
+        "prior_a": counts.prior.a,
+        "prior_b": counts.prior.b,
+        "bets": list(counts.bets),
+    }
+
+
+def _write(view: WriteView, place: Place, before: Counts, after: Counts, now: float) -> None:
+    _counts(view, place, now)
+    values = _row(place, after, now)
+    if after.restarts == before.restarts:
+        # The same evidence goes on: so do its beginning and what was counted beside it.
+        for name in ("began", "hits", "reports"):
+            del values[name]
+    if after.state != before.state or after.restarts != before.restarts:
+        values["since"] = now
+    view.execute(update(cache_evidence).where(*_this(place)).values(values))
+
+
+def _space(view: WriteView, place: Place) -> tuple[int, int]:
+    row = view.execute(select(_SPACES.n, _SPACES.k).where(*_this_space(place))).one_or_none()
+    if row is not None:
+        return row.n, row.k
+    key = {"template": place.template, "ladder": place.ladder, "namespace": place.namespace}
+    view.execute(insert(cache_namespaces).values(key | {"n": 0, "k": 0, "hits": 0, "suspended": None}))
+    return 0, 0
+
+
+def _count_in_namespace(view: WriteView, place: Place, *, wrong: bool, now: float) -> None:
+    n, k = _space(view, place)
+    values: dict[str, Any] = {"n": n + 1, "k": k + wrong}
+    if bound.above(n + 1, k + wrong, place.alpha):
+        values["suspended"] = func.coalesce(_SPACES.suspended, now)
+    view.execute(update(cache_namespaces).where(*_this_space(place)).values(values))

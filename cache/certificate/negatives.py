@@ -1,0 +1,43 @@
+"""Pairs of questions that were found to have different answers: never one for the other again, in this tenant.
+
+Kept as a keyed hash of both normalised questions, in whichever order, under a key of the tenant that outlives a change
+of the data key. So the table tells nobody what was asked, and an entry that comes back under another id is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import insert, select
+
+from cache.key import normalise_question
+from tenancy.keys import keyed_hash
+from tenancy.schema import cache_negatives
+from tenancy.tenant import ReadView, TenantHandle, WriteView
+
+_PURPOSE: Final = "cache-negatives"
+
+
+def pair_of(tenant: TenantHandle, question: str, cached: str) -> bytes:
+    """32 bytes, the same for both orders."""
+    first, second = sorted((normalise_question(question), normalise_question(cached)))
+    return keyed_hash(tenant.audit.purpose(_PURPOSE), first, second)
+
+
+def add(view: WriteView, question: str, cached: str, *, source: str, now: float) -> None:
+    """Remember the pair for good; `source` says who found it (`shadow`, `feedback`)."""
+    pair = pair_of(view.tenant, question, cached)
+    if not _known(view, pair):
+        view.execute(insert(cache_negatives).values(pair=pair, at=now, source=source))
+
+
+def known(view: ReadView, question: str, cached: str) -> bool:
+    return _known(view, pair_of(view.tenant, question, cached))
+
+
+def count(view: ReadView) -> int:
+    return len(view.execute(select(cache_negatives.c.pair)).all())
+
+
+def _known(view: ReadView, pair: bytes) -> bool:
+    return view.execute(select(cache_negatives.c.at).where(cache_negatives.c.pair == pair)).first() is not None

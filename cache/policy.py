@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Modes = Annotated[tuple[Literal["default", "bypass", "refresh"], ...], msgspec.Meta(min_length=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
 
@@ -17,8 +18,8 @@ class TemplatePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
     `alpha` is the target for wrong hits among semantic hits; `shadow` the share of semantic hits that is answered
     afresh and compared, `probation` how many of a new entry's first ones always are. `score` and `verified` are the
-    least probabilities served. `modes` are the request modes permitted; `personal` says whether an answer to a
-    question with personal data is kept for its asker or not at all.
+    least probabilities served. `modes` are the request modes permitted, the first for requests that name none.
+    `personal` says whether an answer to a question with personal data is kept for its asker or not at all.
     """
 
     alpha: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.01
@@ -28,7 +29,7 @@ class TemplatePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     verified: Share | None = None
     ttl_s: Seconds | None = None
     max_staleness_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
-    modes: tuple[Literal["default", "bypass", "refresh"], ...] = ("default", "bypass", "refresh")
+    modes: Modes = ("default", "bypass", "refresh")
     personal: Literal["private", "none"] = "private"
     semantic: bool = True
 

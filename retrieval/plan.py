@@ -20,7 +20,7 @@ from retrieval.question import AnswerPath, Question
 from retrieval.search import SearchMode
 from tenancy.admission import Estimate
 from tenancy.domain import PermissionDomain
-from tenancy.errors import NotFound
+from tenancy.errors import InvalidInput, NotFound
 from tenancy.identity import Principal
 from tenancy.tenant import TenantHandle
 
@@ -65,7 +65,8 @@ def open_plan(path: AnswerPath, principal: Principal, question: Question) -> Ope
 
 def make_plan(path: AnswerPath, tenant: TenantHandle, question: Question) -> Plan:
     """Resolve `question`. Raises `NotFound` for a template, model or adapter that this deployment does not have, and
-    `InvalidInput` for a filter that the tenant's contract does not provide for.
+    `InvalidInput` for a filter that the tenant's contract does not provide for or a cache mode that the template's
+    policy does not permit.
     """
     settings = path.settings
     if question.model not in (None, path.generator.identity.model):
@@ -84,11 +85,22 @@ def make_plan(path: AnswerPath, tenant: TenantHandle, question: Question) -> Pla
         search_mode=question.mode or settings.mode,
         where=None if question.filter is None else parse(question.filter, tenant.contract.metadata),
         max_tokens=max_tokens,
-        cache_mode=Mode(question.cache) if settings.cache_enabled else Mode.BYPASS,
+        cache_mode=_cache_mode(path, question, template.name),
         history=question.history,
         conversation=history_digest(question.history),
         estimate=Estimate(typed + settings.context_tokens, max_tokens),
     )
+
+
+def _cache_mode(path: AnswerPath, question: Question, template: str) -> Mode:
+    permitted = path.cache.policy.of(template).modes
+    if question.cache is not None and question.cache not in permitted:
+        raise InvalidInput(
+            f"the cache mode {question.cache} is not permitted in this template",
+            item=template,
+            remedy=f"use {' or '.join(permitted)}",
+        )
+    return Mode(question.cache or permitted[0]) if path.settings.cache_enabled else Mode.BYPASS
 
 
 def composite_identity(path: AnswerPath, embedder: Embedder, domain: PermissionDomain, plan: Plan) -> CompositeIdentity:

@@ -48,7 +48,7 @@ class Question:
     model: str | None = None
     adapter: str | None = None
     max_tokens: int | None = None
-    cache: CacheMode = "default"
+    cache: CacheMode | None = None
     history: tuple[Turn, ...] = ()
     feature: str | None = None
     root: str | None = None

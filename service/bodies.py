@@ -92,10 +92,13 @@ class AnswerRequest(Question, frozen=True):
     adapter: Annotated[Name, Meta(description="An adapter of GET /v1/models.")] | None = None
     max_tokens: Annotated[int, Meta(ge=1, le=32_768, description="Tokens of the answer, at most.")] | None = None
     stream: Annotated[bool, Meta(description="Answer as server-sent events.")] = False
-    cache: Annotated[
-        Literal["default", "bypass", "refresh"],
-        Meta(description="Use remembered answers, leave them, or replace them."),
-    ] = "default"
+    cache: (
+        Annotated[
+            Literal["default", "bypass", "refresh"],
+            Meta(description="Use remembered answers, leave them, or replace them, as far as the template permits."),
+        ]
+        | None
+    ) = None
     history: Annotated[
         list[HistoryTurn], Meta(max_length=MAX_HISTORY, description="The conversation so far, oldest first.")
     ] = []

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_typ
 
 import msgspec
 
+from cache.policy import TemplatePolicy
 from generation.salt import KvSharing
 from indexing.embedders.port import EmbeddingSettings
 from tenancy.admission import TenantLimits
@@ -83,13 +84,14 @@ class GenerationSettings(Section, frozen=True):
 
 
 class CacheSettings(Section, frozen=True):
-    """`quota` is in bytes and `entries` a number, both per tenant."""
+    """`quota` is in bytes and `entries` a number, both per tenant; `templates` are policies by template name."""
 
     enabled: bool
     ttl_s: Seconds
     max_staleness_s: Seconds
     quota: Positive
     entries: Positive
+    templates: dict[str, TemplatePolicy]
 
 
 class AuditSettings(Section, frozen=True):
@@ -183,12 +185,20 @@ def load_settings(path: Path | None = None, environment: Mapping[str, str] | Non
         _check_known(found, variable)
         _overlay(values, found)
     try:
-        return msgspec.convert(values, Settings, strict=False)
+        settings = msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
         reason, _, where = str(error).partition(" - at `$.")
         raise InvalidInput(
             reason[:1].lower() + reason[1:], item=where.rstrip("`") or "settings", remedy="see configs/default.toml"
         ) from None
+    known = {"default", *settings.generation.templates}
+    for name in sorted(settings.cache.templates.keys() - known):
+        raise InvalidInput(
+            "the cache has a policy for a template that there is none of",
+            item=f"cache.templates.{name}",
+            remedy=f"the templates are {', '.join(sorted(known))}; see generation.templates",
+        )
+    return settings
 
 
 def default_text() -> str:

@@ -147,6 +147,7 @@ def cache_store(settings: Settings) -> CacheStore:
             max_staleness=cache.max_staleness_s,
             max_entries=cache.entries,
             max_bytes=cache.quota,
+            templates=cache.templates,
         )
     )
 

@@ -26,8 +26,9 @@ def ask(
         str | None, Parameter(help='Only documents with such metadata, as JSON: {"field": "year", "ge": 2020}.')
     ] = None,
     cache: Annotated[
-        Literal["default", "bypass", "refresh"], Parameter(help="Use remembered answers, leave them, or replace them.")
-    ] = "default",
+        Literal["default", "bypass", "refresh"] | None,
+        Parameter(help="Use remembered answers, leave them, or replace them, as far as the template permits."),
+    ] = None,
     common: Common = DEFAULT,
 ) -> None:
     """Ask as a user and read the answer with its citations."""

@@ -13,6 +13,8 @@ from audit.query import Filters, query_log
 from audit.record import Event, decode
 from audit.verify import verify
 from cache.openings import open_template
+from cache.policy import CachePolicy, TemplatePolicy
+from cache.stores.local import LocalStore
 from generation.extractive import ExtractiveGenerator
 from generation.generator import Delta as Piece
 from generation.generator import Finish, ModelIdentity, Usage
@@ -20,7 +22,15 @@ from generation.prompt import Prompt, Turn
 from retrieval.answer import answer
 from retrieval.question import Delta, PathSettings, Question, Revoked
 from tenancy.admission import Limits, TenantLimits
-from tenancy.errors import AuditUnavailable, Forbidden, LimitExceeded, NotFound, TenantSuspended, Unavailable
+from tenancy.errors import (
+    AuditUnavailable,
+    Forbidden,
+    InvalidInput,
+    LimitExceeded,
+    NotFound,
+    TenantSuspended,
+    Unavailable,
+)
 from tenancy.identity import Principal, Role
 from tests.support.path import Path, open_path
 from tests.support.people import NOW, Company
@@ -96,6 +106,17 @@ def test_bypass_and_refresh_leave_and_replace_what_is_stored(path: Path, bo: Pri
     refreshed = path.ask(bo, ASKED, cache="refresh")
     assert (refreshed.cache.status, refreshed.cache.stored) == ("refresh", True)
     assert path.ask(bo, ASKED).cache.status == "hit"
+
+
+def test_a_mode_that_the_policy_of_the_template_does_not_permit_is_refused(acme: Company, bo: Principal) -> None:
+    policy = CachePolicy(templates={"default": TemplatePolicy(modes=("refresh", "default"))})
+    with open_path(acme.tenants, cache=LocalStore(policy)) as path:
+        path.put(acme.handle, "notice.txt", NOTICE, "tenant")
+        with pytest.raises(InvalidInput, match="bypass is not permitted") as caught:
+            path.ask(bo, ASKED, cache="bypass")
+        assert (caught.value.item, caught.value.remedy) == ("default", "use refresh or default")
+        assert path.ask(bo, ASKED).cache.status == "refresh"
+        assert path.ask(bo, ASKED, cache="default").cache.status == "hit"
 
 
 def test_a_changed_document_and_a_revocation_are_misses_at_once(path: Path, acme: Company, bo: Principal) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from cache.policy import TemplatePolicy
 from service.settings import default_text, known_keys, load_settings
 from tenancy.errors import InvalidInput
 from tests.layout.scope_rule import ROOT
@@ -98,3 +99,36 @@ def test_the_list_of_keys_holds_nested_ones() -> None:
     keys = known_keys()
     assert {"data_dir", "server.port", "admission.user.concurrent", "issuers.iss"} <= set(keys)
     assert "server" not in keys
+
+
+def test_a_template_of_the_cache_has_a_policy_of_its_own_and_the_rest_of_the_values() -> None:
+    environment = {
+        "STRONGROOM_GENERATION__TEMPLATES": '{brief = "Be brief."}',
+        "STRONGROOM_CACHE__TEMPLATES": '{brief = {alpha = 0.05, modes = ["default"]}, default = {shadow = 0.2}}',
+    }
+    found = load_settings(environment=environment).cache.templates
+    assert (found["brief"].alpha, found["brief"].modes, found["brief"].shadow) == (0.05, ("default",), 0.05)
+    assert (found["default"].shadow, found["default"].probation) == (0.2, 2)
+    assert load_settings(environment={}).cache.templates == {"default": TemplatePolicy()}
+
+
+@pytest.mark.parametrize(
+    ("policy", "item"),
+    [
+        ("{default = {alpha = 0}}", "cache.templates[...].alpha"),
+        ("{default = {alpha = 1.0}}", "cache.templates[...].alpha"),
+        ("{default = {shadow = 1.5}}", "cache.templates[...].shadow"),
+        ("{default = {probation = -1}}", "cache.templates[...].probation"),
+        ("{default = {modes = []}}", "cache.templates[...].modes"),
+        ("{default = {modes = ['always']}}", "cache.templates[...].modes[0]"),
+        ("{default = {personal = 'shared'}}", "cache.templates[...].personal"),
+        ("{default = {ttl_s = 0}}", "cache.templates[...].ttl_s"),
+        ("{default = {alpah = 0.05}}", "STRONGROOM_CACHE__TEMPLATES"),
+        ("{brief = {alpha = 0.05}}", "cache.templates.brief"),
+    ],
+)
+def test_a_policy_that_cannot_hold_is_refused_at_start(policy: str, item: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        load_settings(environment={"STRONGROOM_CACHE__TEMPLATES": policy})
+    assert caught.value.item == item
+    assert caught.value.remedy

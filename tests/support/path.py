@@ -10,8 +10,10 @@ from typing import Any
 
 from audit.logs import AuditLogs
 from audit.trail import AuditTrail
+from cache.ladder import Ladder
 from cache.policy import CachePolicy
 from cache.stores.local import LocalStore
+from cache.stores.port import CacheStore
 from generation.extractive import ExtractiveGenerator
 from generation.generator import Generator
 from generation.prompt import Templates
@@ -42,6 +44,8 @@ class Path:
         settings: PathSettings | None = None,
         engines: Mapping[str, Engine] | None = None,
         also: tuple[str, ...] = (),
+        cache: CacheStore | None = None,
+        ladder: Ladder | None = None,
     ) -> None:
         self.embedders = Embedders(EmbeddingSettings(model="hashing:256", also=also))
         self.embedder = self.embedders.default
@@ -55,10 +59,11 @@ class Path:
             embedders=self.embedders,
             generator=generator or ExtractiveGenerator(),
             templates=Templates(),
-            cache=LocalStore(CachePolicy()),
+            cache=cache or LocalStore(CachePolicy()),
             trail=AuditTrail(self.logs),
             admission=Admission(lambda _tenant: limits or TenantLimits()),
             settings=settings or PathSettings(),
+            ladder=ladder or Ladder(),
         )
 
     def close(self) -> None:

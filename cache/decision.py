@@ -61,6 +61,7 @@ class Reason(StrEnum):
     EXPIRED = "expired"
     STALE_DOMAIN = "domain of another state"
     CHANGED = "a document changed, went away or is not readable now"
+    ASKER_GONE = "the user whose question it answers was deleted"
     GROWN = "documents or access lists moved too long ago"
     GONE = "removed before it was served"
     STORE_AWAY = "cache out of reach"

@@ -9,13 +9,23 @@ from __future__ import annotations
 import secrets
 import unicodedata
 from collections.abc import Sequence
+from typing import Final
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import bindparam, delete, insert, select
 
 from tenancy.errors import InvalidInput, NotFound
 from tenancy.names import nfc_name
+from tenancy.prepared import Prepared
 from tenancy.schema import groups, members, users
 from tenancy.tenant import ReadView, WriteView
+from tenancy.types import Text
+
+_EXISTS: Final = Prepared(select(users.c.id).where(users.c.id == bindparam("user", type_=Text)))
+
+
+def exists(view: ReadView, user_id: str) -> bool:
+    """Whether the user of this id is in the directory, disabled or not."""
+    return bool(view.rows(_EXISTS, {"user": user_id}))
 
 
 def find_user(view: ReadView, name: str) -> str | None:

@@ -2,6 +2,9 @@
 
 Equal epochs are no short cut. They would be sound while a tenant's database only moves forward, but a restored
 backup repeats its counters; one indexed query per candidate is the price of not depending on that.
+
+The answer to a deleted user's question is nobody's any more: it is purged with the user (`strongroom user delete`), and
+what a crash left of it is not served.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from cache.decision import Reason
 from cache.entry import Entry
 from cache.policy import CachePolicy
 from cache.verdict import Verdict, passed, veto
+from tenancy.directory import exists
 from tenancy.domain import PermissionDomain, readable_documents
 from tenancy.errors import StaleDomain
 from tenancy.tenant import ReadView
@@ -31,6 +35,8 @@ def check(domain: PermissionDomain, view: ReadView, entry: Entry, policy: CacheP
         return veto(NAME, Reason.STALE_DOMAIN)
     if not entry.dependencies or any(readable.get(document) != version for document, version in entry.dependencies):
         return veto(NAME, Reason.CHANGED)
+    if not exists(view, entry.origin_user):
+        return veto(NAME, Reason.ASKER_GONE)
     moved = (view.epochs.acl, view.epochs.corpus) != (entry.acl_epoch, entry.corpus_epoch)
     if moved and now - entry.created > policy.staleness(entry.template):
         return veto(NAME, Reason.GROWN)

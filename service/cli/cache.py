@@ -34,16 +34,39 @@ Template = Annotated[str, Parameter(help="The template's name.")]
 
 
 @app.command
-def stats(*, tenant: Tenant, common: Common = DEFAULT) -> None:
-    """Entries, bytes and quota, and the templates that are open for semantic hits."""
+def stats(
+    *,
+    tenant: Tenant,
+    names: Annotated[bool, Parameter(negative=(), help="Name the users of findings; recorded in the audit.")] = False,
+    common: Common = DEFAULT,
+) -> None:
+    """Entries, bytes and quota, templates that are open for semantic hits, and users per permission domain.
+
+    Only users of one permission domain share answers. The findings say how many stand alone, and how many of those
+    only because of how access lists are expressed.
+    """
     from cache.openings import openings
+    from service.sharing import lines, report
 
     with opened(common) as control:
-        handle = control.tenants.open(control.authenticator.operator(tenant))
-        found: dict[str, Any] = msgspec.to_builtins(_store(control).stats(handle))
-        with handle.reading() as view:
-            found["open_templates"] = [_opening(opening) for opening in openings(view)]
-    show_record(common, found)
+        principal = control.authenticator.operator(tenant)
+        handle = control.tenants.open(principal)
+
+        def read(trail: Trail) -> dict[str, Any]:
+            trail.note(detail={"names": names})
+            found: dict[str, Any] = msgspec.to_builtins(_store(control).stats(handle))
+            with handle.reading() as view:
+                found["open_templates"] = [_opening(opening) for opening in openings(view)]
+            found["sharing"] = report(handle, _store(control), control.logs.of(principal), named=names)
+            return found
+
+        found = audited(control, principal, "cache.stats", read)
+    if common.as_json:
+        show_record(common, found)
+        return
+    shared = found.pop("sharing")
+    show_record(common, found | lines(shared))
+    print("\n".join(clean(finding) for finding in shared["findings"]))
 
 
 @app.command

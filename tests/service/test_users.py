@@ -1,0 +1,146 @@
+"""Deleting a user: credentials, memberships and what the cache remembers of the user's questions go; others' stays."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from cache.stores.local import LocalStore
+from cache.stores.selector import Selector
+from service.cli import run
+from service.users import delete_user
+from tenancy import directory
+from tenancy.errors import NotFound, Unavailable
+from tests.service.house import House
+
+QUESTION = {"query": "How long is the notice period?"}
+SECRET = "What does the zanzibar memorandum say about the notice period?"
+
+
+class Nobody:
+    """A trail of which only the log is needed."""
+
+    def __init__(self, house: House) -> None:
+        control = house.services.control
+        self.log = control.logs.of(control.authenticator.operator("acme"))
+        self.detail: dict[str, Any] = {}
+
+    def note(self, *, detail: dict[str, Any]) -> None:
+        self.detail |= detail
+
+
+@pytest.fixture
+def acme(house: House) -> House:
+    house.put(
+        "acme", "notice.md", "The notice period is three months, as the zanzibar memorandum says.", allow=["tenant"]
+    )
+    for user in ("ana", "bo"):
+        house.key("acme", user)
+    return house
+
+
+def asked(house: House, user: str, query: dict[str, Any] | None = None) -> dict[str, Any]:
+    response = house.post("/v1/answers", house.key("acme", user), query or QUESTION)
+    assert response.status_code == 200, response.text
+    found: dict[str, Any] = response.json()
+    return found
+
+
+def delete(house: House, user: str) -> tuple[Any, dict[str, Any]]:
+    control = house.services.control
+    trail = Nobody(house)
+    principal = control.authenticator.operator("acme")
+    return delete_user(control.tenants, house.services.path.cache, principal, user, trail), trail.detail  # type: ignore[arg-type]
+
+
+def test_a_deleted_users_answers_keys_and_rights_are_gone_and_others_stay(acme: House) -> None:
+    asked(acme, "ana", {"query": SECRET})
+    asked(acme, "bo")
+    assert asked(acme, "ana")["cache"]["status"] == "hit"
+    assert asked(acme, "bo", {"query": SECRET})["cache"]["status"] == "hit"
+    deleted, detail = delete(acme, "ana")
+    assert (deleted.entries, deleted.keys) == (1, 1)
+    assert detail["user"].startswith("u_")
+    assert "ana" not in detail.values()
+    assert acme.post("/v1/answers", acme.key("acme", "ana"), QUESTION).status_code == 401
+    assert asked(acme, "bo")["cache"]["status"] == "hit"
+    again = asked(acme, "bo", {"query": SECRET})
+    assert (again["cache"]["status"], "three months" in again["answer"]) == ("miss", True)
+    # Now it is bo's question, and is remembered as such.
+    assert asked(acme, "bo", {"query": SECRET})["cache"]["status"] == "hit"
+    with pytest.raises(NotFound):
+        delete(acme, "ana")
+
+
+def test_what_a_crash_left_of_a_deleted_users_answers_is_not_served(acme: House) -> None:
+    asked(acme, "ana", {"query": SECRET})
+    handle = acme.services.control.tenants.open(acme.services.control.authenticator.operator("acme"))
+    assert asked(acme, "bo", {"query": SECRET})["cache"]["status"] == "hit"
+    with handle.writing() as view:
+        directory.delete_user(view, "ana")
+    assert len(acme.services.path.cache.inspect(handle)) == 1
+    assert asked(acme, "bo", {"query": SECRET})["cache"]["status"] == "miss"
+
+
+def test_where_the_cache_is_away_nothing_is_deleted_yet(acme: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked(acme, "ana")
+
+    def away(self: LocalStore, tenant: object, selector: Selector) -> int:
+        raise Unavailable("the cache is out of reach")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalStore, "invalidate", away)
+        with pytest.raises(Unavailable):
+            delete(acme, "ana")
+    assert asked(acme, "ana")["cache"]["status"] == "hit"
+    assert delete(acme, "ana")[0].entries == 1
+
+
+def test_no_file_holds_the_text_of_a_question_before_or_after_its_erasure(acme: House, folder: Path) -> None:
+    with capture_logs() as logs:
+        asked(acme, "ana", {"query": SECRET})
+        asked(acme, "bo", {"query": SECRET})
+        assert found_in(folder, "zanzibar memorandum") == []
+        handle = acme.services.control.tenants.open(acme.services.control.authenticator.operator("acme"))
+        cache = handle.directory / "cache.sqlite"
+        log = cache.with_name("cache.sqlite-wal")
+        assert log.stat().st_size > 0
+        delete(acme, "ana")
+        # The write-ahead log had the page with the question: it is empty now, and its page was overwritten.
+        assert log.stat().st_size == 0
+        assert found_in(folder, "zanzibar memorandum") == []
+    assert "zanzibar" not in json.dumps(logs, default=str)
+    # The control: what is written in the clear is found.
+    (folder / "note").write_text(SECRET)
+    assert found_in(folder, "zanzibar memorandum") == ["note"]
+
+
+def found_in(folder: Path, text: str) -> list[str]:
+    """The files with `text` in UTF-8 or UTF-16 in them."""
+    forms = (text.encode(), text.encode("utf-16-le"))
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    assert len(files) > 5
+    return [path.name for path in files if any(form in path.read_bytes() for form in forms)]
+
+
+def test_the_command_deletes_and_says_what_went(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setenv("STRONGROOM_DATA_DIR", str(folder / "data"))
+    monkeypatch.setenv("STRONGROOM_MASTER_KEY_FILE", str(folder / "master.key"))
+    monkeypatch.setenv("STRONGROOM_EMBEDDING__MODEL", "hashing:256")
+    run(["doctor", "--create-master-key"])
+    run(["tenant", "create", "acme"])
+    run(["key", "create", "--tenant", "acme", "--user", "ana"])
+    (folder / "notice.md").write_text("The notice period is three months.")
+    run(["ingest", "--tenant", "acme", str(folder / "notice.md"), "--allow", "tenant"])
+    run(["ask", QUESTION["query"], "--tenant", "acme", "--user", "ana"])
+    capsys.readouterr()
+    assert run(["user", "delete", "ana", "--tenant", "acme", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"user": "ana", "deleted": True, "keys": 1, "entries": 1}
+    assert run(["user", "delete", "ana", "--tenant", "acme"]) == 1
+    run(["audit", "query", "--tenant", "acme", "--action", "user.delete", "--json"])
+    events = json.loads(capsys.readouterr().out)["events"]
+    assert [event["outcome"] for event in events if event["phase"] == "outcome"] == ["refused", "allowed"]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+from cache.certificate.shadow import Purpose
 from cache.entry import Entry
 from cache.guards import RULES_REVISION, Text
 from cache.key import CompositeIdentity, Namespace
@@ -13,7 +14,7 @@ from cache.policy import TemplatePolicy
 from cache.standing import Standing
 from cache.verdict import Verdict
 
-Purpose = Literal["uniform", "probation", "none"]
+__all__ = ["Asked", "Candidate", "Hit", "Miss", "Mode", "Purpose", "Reach", "Reason", "Would"]
 
 
 class Mode(StrEnum):
@@ -82,6 +83,11 @@ class Asked:
     identity: CompositeIdentity
     policy: TemplatePolicy
 
+    @property
+    def space(self) -> str:
+        """The namespace as records name it: equal for equal namespaces, and no key."""
+        return f"ns_{self.namespace.value[:16].hex()}"
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -107,7 +113,8 @@ class Hit:
 
     `score` and `verified` are probabilities that both questions have one answer (`verified` None without a
     verifier). `refused` are better candidates that were turned away. `rules` is the ladder's version for a
-    semantic hit, the revision of the guards for an exact one. `steps` are the verdicts on the question itself.
+    semantic hit, the revision of the guards for an exact one. `verdicts` are those on the entry, `steps` those on the
+    question and the template.
     """
 
     entry: Entry
@@ -119,6 +126,7 @@ class Hit:
     standing: Standing | None = None
     refused: tuple[Candidate, ...] = ()
     rules: str = RULES_REVISION
+    verdicts: tuple[Verdict, ...] = ()
     steps: tuple[Verdict, ...] = ()
 
     @property
@@ -130,14 +138,15 @@ class Hit:
 class Would:
     """The first candidate that passed every rung of its own and is not served.
 
-    `purpose`: `uniform`, drawn for the certificate; `probation`, among the first hits of a new entry; `none`, only
-    reported.
+    `purpose` says why to compare it with the fresh answer: `uniform`, drawn for the certificate; `probation`, among
+    the first hits of a new entry; `none`: not at all.
     """
 
     entry: Entry
     similarity: float
     score: float
     purpose: Purpose
+    verdicts: tuple[Verdict, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

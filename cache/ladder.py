@@ -61,11 +61,13 @@ class Similarity:
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """`judge` is the revision of what compares a fresh answer with a stored one; `random` draws from [0, 1)."""
+    """`judge` is the revision of what compares a fresh answer with a stored one; without one nothing is compared, and
+    so nothing certified. `random` draws from [0, 1).
+    """
 
     score: Score = Similarity()
     verifier: Verifier | None = None
-    judge: str = "none"
+    judge: str | None = None
     random: Callable[[], float] = SystemRandom().random
 
     def score_threshold(self, asked: Asked) -> float:

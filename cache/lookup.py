@@ -1,6 +1,7 @@
 """The ladder: may an answer that is remembered be served to this question, and if not, why not.
 
-    cacheability -> exact -> window -> nearest five -> identity, guards, score, verifier, freshness -> standing
+    cacheability -> exact -> window -> nearest five -> identity, guards, negatives, score, verifier, freshness
+    -> standing
 
 Each rung is a module of `cache.rungs` and returns a verdict with its reason; this module runs them in order. `ask`
 reads the question once and fixes its namespace; `exact` needs no embedding; `semantic` follows with the vector. Each
@@ -26,7 +27,7 @@ from cache.guards import compare, read
 from cache.key import CompositeIdentity, exact_key, namespace, normalise_question
 from cache.ladder import Ladder
 from cache.policy import TemplatePolicy
-from cache.rungs import cacheability, freshness, identity, nearest, score, verifier, window
+from cache.rungs import cacheability, freshness, identity, nearest, negatives, score, verifier, window
 from cache.rungs import exact as exactly
 from cache.rungs import standing as standings
 from cache.standing import Standing
@@ -72,24 +73,28 @@ def ask(
     return Asked(space, key, plain, text, template, mode, reach, why, identity, policy)
 
 
-def exact(domain: PermissionDomain, view: ReadView, store: CacheStore, asked: Asked) -> Hit | Miss:
-    """The same question again, in the same namespace."""
+def exact(
+    domain: PermissionDomain, view: ReadView, store: CacheStore, asked: Asked, *, dry: bool = False
+) -> Hit | Miss:
+    """The same question again, in the same namespace. `dry`: as in `semantic`."""
     if (refusal := _not_looked_up(domain, asked)) is not None:
         return refusal
-    steps = [cacheability.check(asked.reach, asked.why)]
     found, entry = exactly.fetch(view.tenant, store, asked)
-    steps.append(found)
+    steps = (cacheability.check(asked.reach, asked.why), found)
     if entry is None:
-        return Miss(Reason(found.reason), steps=tuple(steps))
-    verdicts = [identity.check(view.tenant, asked, entry), exactly.check(asked, entry)]
-    verdicts.append(freshness.check(domain, view, entry, store.policy, store.clock()))
-    refused = Candidate(entry.id, 1.0, _first_reason(verdicts), tuple(verdicts))
-    if refused.reason is not None:
-        if refused.reason is Reason.CORRUPT:
-            _discard(view, store, entry)
-        return Miss(refused.reason, (refused,), steps=tuple(steps))
-    store.touch(view.tenant, entry)
-    return Hit(entry, "exact", 1.0, _age(store, entry), steps=tuple(steps))
+        return Miss(Reason(found.reason), steps=steps)
+    verdicts = (
+        identity.check(view.tenant, asked, entry),
+        exactly.check(asked, entry),
+        freshness.check(domain, view, entry, store.policy, store.clock()),
+    )
+    reason = _first_reason(verdicts)
+    if reason is not None:
+        _leave(view, store, entry, reason, dry=dry)
+        return Miss(reason, (Candidate(entry.id, 1.0, reason, verdicts),), steps=steps)
+    if not dry:
+        store.touch(view.tenant, entry)
+    return Hit(entry, "exact", 1.0, _age(store, entry), verdicts=verdicts, steps=steps)
 
 
 def semantic(
@@ -102,11 +107,15 @@ def semantic(
     tokens: int,
     limit: int,
     ladder: Ladder,
+    dry: bool = False,
 ) -> Hit | Miss:
     """A question that means the same, where a certificate or an operator allows the template.
 
     `vector` (dim,) float32, L2-normalised, of the question; `tokens` its length as the embedder counts, `limit`
     the embedder's window. Candidates are tried in order, so that a refused first one does not hide a good second.
+    A miss may still name the entry that it `would` have served, to be compared with the fresh answer.
+
+    `dry` explains: nothing is touched, discarded or drawn, and a refused candidate is put before every rung.
     """
     if (refusal := _not_looked_up(domain, asked)) is not None:
         return refusal
@@ -118,41 +127,27 @@ def semantic(
         return Miss(Reason.WINDOW, steps=tuple(steps))
     standing = standings.of(view, ladder, asked)
     allowed = standings.check(standing)
-    if not allowed.passed:
+    if not (allowed.passed or dry or standings.is_checked(ladder, asked)):
         return Miss(Reason(allowed.reason), standing=standing, steps=(*steps, allowed))
     found, candidates = nearest.fetch(view.tenant, store, asked, vector)
     steps.append(found)
     if not found.passed:
         return Miss(Reason(found.reason), standing=standing, steps=tuple(steps))
-    trial = _Trial(domain, view, store, asked, ladder, standing)
+    trial = _Trial(domain, view, store, asked, ladder, standing, dry)
     refused: list[Candidate] = []
     for entry, similarity in candidates:
         candidate = trial.of(entry, similarity)
         if candidate.reason is None:
             steps.append(allowed)
-            store.touch(view.tenant, entry)
-            values = {verdict.name: verdict.value for verdict in candidate.verdicts}
-            return Hit(
-                entry,
-                "semantic",
-                similarity,
-                _age(store, entry),
-                values[score.NAME],
-                values[verifier.NAME],
-                standing,
-                tuple(refused),
-                standing.ladder,
-                tuple(steps),
-            )
-        if candidate.reason is Reason.CORRUPT:
-            _discard(view, store, entry)
+            return trial.decided(entry, candidate, tuple(refused), steps)
+        _leave(view, store, entry, candidate.reason, dry=dry)
         refused.append(candidate)
     return Miss(refused[0].reason or Reason.ABSENT, tuple(refused), standing=standing, steps=tuple(steps))
 
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """The rungs that judge one candidate."""
+    """The rungs that judge one candidate, and the decision about the first that all of them let pass."""
 
     domain: PermissionDomain
     view: ReadView
@@ -160,15 +155,49 @@ class _Trial:
     asked: Asked
     ladder: Ladder
     standing: Standing
+    dry: bool
 
     def of(self, entry: Entry, similarity: float) -> Candidate:
-        """Every rung in order, up to the first that refuses."""
+        """Every rung in order, up to the first that refuses, or to the end in order to explain."""
         verdicts: list[Verdict] = []
         for verdict in self._verdicts(entry, similarity):
             verdicts.append(verdict)
-            if not verdict.passed:
+            if not verdict.passed and not self.dry:
                 break
         return Candidate(entry.id, similarity, _first_reason(verdicts), tuple(verdicts))
+
+    def decided(
+        self, entry: Entry, candidate: Candidate, refused: tuple[Candidate, ...], steps: list[Verdict]
+    ) -> Hit | Miss:
+        """Serve, where the standing allows it and the hit is not to be compared with a fresh answer."""
+        values = {verdict.name: verdict.value for verdict in candidate.verdicts}
+        probability = values[score.NAME] or 0.0
+        random = (lambda: 1.0) if self.dry else self.ladder.random
+        drawn, purpose = standings.purpose(self.standing, self.ladder, self.asked, entry, random)
+        reason = _first_reason((steps[-1], drawn))
+        if reason is not None:
+            return Miss(
+                reason,
+                refused,
+                Would(entry, candidate.similarity, probability, purpose, candidate.verdicts),
+                self.standing,
+                (*steps, drawn),
+            )
+        if not self.dry:
+            self.store.touch(self.view.tenant, entry)
+        return Hit(
+            entry,
+            "semantic",
+            candidate.similarity,
+            _age(self.store, entry),
+            probability,
+            values[verifier.NAME],
+            self.standing,
+            refused,
+            self.standing.ladder,
+            candidate.verdicts,
+            (*steps, drawn),
+        )
 
     def _verdicts(self, entry: Entry, similarity: float) -> Iterator[Verdict]:
         yield nearest.check(similarity, self.standing)
@@ -176,6 +205,7 @@ class _Trial:
         cached = read(entry.question)
         guarded = compare(self.asked.text, cached)
         yield guarded
+        yield negatives.check(self.view, self.asked, entry)
         yield score.check(self.ladder, self.asked, cached, similarity, guarded.near)
         yield verifier.check(self.ladder, self.asked, entry)
         yield freshness.check(self.domain, self.view, entry, self.store.policy, self.store.clock())
@@ -199,9 +229,11 @@ def _first_reason(verdicts: Sequence[Verdict]) -> Reason | None:
     return Reason(refused.reason) if refused.reason in _REASONS else Reason.VETOED
 
 
-def _discard(view: ReadView, store: CacheStore, entry: Entry) -> None:
-    with suppress(Unavailable, Corrupt):
-        store.discard(view.tenant, entry)
+def _leave(view: ReadView, store: CacheStore, entry: Entry, reason: Reason, *, dry: bool) -> None:
+    """A corrupt entry can never serve: it goes. Any other may serve somebody else, or later."""
+    if reason is Reason.CORRUPT and not dry:
+        with suppress(Unavailable, Corrupt):
+            store.discard(view.tenant, entry)
 
 
 def _age(store: CacheStore, entry: Entry) -> float:

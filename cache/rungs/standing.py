@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from cache.certificate import evidence, shadow
@@ -14,22 +15,39 @@ from cache.verdict import Verdict, passed, veto
 from tenancy.tenant import ReadView
 
 NAME: Final = "standing"
+_REASONS: Final = {"uniform": Reason.DRAWN, "probation": Reason.PROBATION}
 
 
 def of(view: ReadView, ladder: Ladder, asked: Asked) -> Standing:
-    """How semantic hits of this template stand, in the state of `view`; without evidence uncertified."""
+    """How semantic hits of this template and namespace stand, in the state of `view`."""
     allowed = opening(view, asked.template)
-    version = ladder.version(asked, None if allowed is None else allowed.threshold)
-    space = asked.namespace.fingerprint
-    return evidence.standing(view, asked.template, version, namespace=space, alpha=asked.policy.alpha, opening=allowed)
+    return evidence.standing(
+        view,
+        asked.template,
+        ladder.version(asked, None if allowed is None else allowed.threshold),
+        namespace=asked.space,
+        alpha=asked.policy.alpha,
+        opening=allowed,
+    )
 
 
 def check(standing: Standing) -> Verdict:
     if standing.serves:
-        return passed(NAME)
-    return veto(NAME, Reason.SUSPENDED if standing.state == "suspended" else Reason.UNCERTIFIED)
+        return passed(NAME, value=standing.upper)
+    reason = Reason.SUSPENDED if standing.state == "suspended" else Reason.UNCERTIFIED
+    return veto(NAME, reason, value=standing.upper)
 
 
-def purpose(standing: Standing, ladder: Ladder, asked: Asked, entry: Entry) -> Purpose:
-    """Why to answer afresh and compare, in place of serving `entry`; or `none`."""
-    return shadow.purpose(standing, asked.policy, entry.confirmed, ladder.random)
+def is_checked(ladder: Ladder, asked: Asked) -> bool:
+    """Whether hits are compared with fresh answers at all: there is a judge, and the policy draws some."""
+    return ladder.judge is not None and asked.policy.shadow > 0
+
+
+def purpose(
+    standing: Standing, ladder: Ladder, asked: Asked, entry: Entry, random: Callable[[], float]
+) -> tuple[Verdict, Purpose]:
+    """Whether this hit is answered afresh and compared, although it might be served."""
+    if ladder.judge is None:
+        return passed(NAME), "none"
+    found = shadow.purpose(standing, asked.policy, entry.confirmed, random)
+    return (passed(NAME) if found == "none" else veto(NAME, _REASONS[found])), found

@@ -71,16 +71,20 @@ class Desk:
             policy = self.store.policy.of(template)
             return ask(domain, view, whole, question, template=template, mode=mode, follow_up=follow_up, policy=policy)
 
-    def exact(self, question: str | Asked, **changes: Any) -> Hit | Miss:
+    def exact(self, question: str | Asked, *, dry: bool = False, **changes: Any) -> Hit | Miss:
         asked = question if isinstance(question, Asked) else self.ask(question, **changes)
         with self.company.handle.reading() as view:
-            return exact(permission_domain(self.principal, view), view, self.store, asked)
+            return exact(permission_domain(self.principal, view), view, self.store, asked, dry=dry)
 
-    def semantic(self, question: str | Asked, vector: Vector, *, tokens: int = 8, **changes: Any) -> Hit | Miss:
+    def semantic(
+        self, question: str | Asked, vector: Vector, *, tokens: int = 8, dry: bool = False, **changes: Any
+    ) -> Hit | Miss:
         asked = question if isinstance(question, Asked) else self.ask(question, **changes)
         with self.company.handle.reading() as view:
             domain = permission_domain(self.principal, view)
-            return semantic(domain, view, self.store, asked, vector, tokens=tokens, limit=256, ladder=self.ladder)
+            return semantic(
+                domain, view, self.store, asked, vector, tokens=tokens, limit=256, ladder=self.ladder, dry=dry
+            )
 
     def answer(self, *documents: int, text: str = "Twelve weeks.", **changes: Any) -> Completed:
         """An answer made from `documents` in the present state."""

@@ -1,0 +1,236 @@
+"""Each rung decides alone: with everything else in order it turns a hit into a miss with its own reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from cache.certificate import evidence, negatives
+from cache.certificate.evidence import Judged, Place
+from cache.entry import sealed
+from cache.guards import Text
+from cache.ladder import Ladder
+from cache.lookup import Hit, Miss, Reason, Would
+from cache.openings import close_template
+from cache.policy import CachePolicy, TemplatePolicy
+from cache.store import Stored
+from cache.stores.local import LocalStore
+from tests.cache.desk import Clock, Desk, unit
+from tests.support.people import Company
+
+QUESTION = "How long is the parental leave for new parents?"
+SAME = "How long is parental leave for new parents please?"
+OTHER = "How long is the parental leave for adoptive parents?"
+
+
+@dataclass
+class Fixed:
+    """A score and a verifier that always say the same, and remember what they were asked."""
+
+    value: float = 0.9
+    threshold: float = 0.7
+    revision: str = "fixed-1"
+    seen: list[tuple[str, str]] = field(default_factory=list)
+
+    def probability(self, question: Text | str, cached: Text | str, *_: object) -> float:
+        self.seen.append(tuple(text if isinstance(text, str) else text.source for text in (question, cached)))  # type: ignore[arg-type]
+        return self.value
+
+
+class Failing:
+    revision = "failing-1"
+    threshold = 0.5
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def probability(self, question: str, cached: str) -> float:
+        raise self.error
+
+
+@pytest.fixture
+def opened(ana: Desk, handbook: int) -> Desk:
+    """A desk whose template is open and whose cache holds the answer to QUESTION."""
+    stored = ana.put(QUESTION, ana.answer(handbook))
+    assert isinstance(stored, Stored)
+    ana.open(0.9)
+    return ana
+
+
+def found(desk: Desk, **ladder: object) -> Hit | Miss:
+    desk.ladder = replace(Ladder(), **ladder)  # type: ignore[arg-type]
+    return desk.semantic(SAME, unit(1.0))
+
+
+def test_the_score_decides_at_its_threshold_and_the_policy_may_choose_another(
+    opened: Desk, desk_of: Callable[[str], Desk], clock: Clock
+) -> None:
+    hit = found(opened, score=Fixed(0.7))
+    assert isinstance(hit, Hit)
+    assert (hit.score, hit.verified) == (0.7, None)
+    for value in (0.69, float("nan"), 1.5, -1.0):
+        missed = found(opened, score=Fixed(value))
+        assert isinstance(missed, Miss)
+        assert missed.reason is Reason.LOW_SCORE
+        (candidate,) = missed.candidates
+        assert candidate.verdict is not None
+        assert candidate.verdict.name == "score"
+    opened.store = LocalStore(CachePolicy(template=TemplatePolicy(score=0.71)), clock=clock)
+    assert isinstance(found(opened, score=Fixed(0.7)), Miss)
+    assert isinstance(found(opened, score=Fixed(0.71)), Hit)
+
+
+def test_the_verifier_decides_last_and_its_failure_is_a_miss(opened: Desk) -> None:
+    sure = Fixed(0.8)
+    hit = found(opened, verifier=sure)
+    assert isinstance(hit, Hit)
+    assert (hit.verified, sure.seen) == (0.8, [(SAME, QUESTION)])
+    refused = found(opened, verifier=Fixed(0.6))
+    assert (refused.reason, refused.candidates[0].verdicts[-1].value) == (Reason.UNVERIFIED, 0.6)  # type: ignore[union-attr]
+    for error in (TimeoutError(), RuntimeError("no model"), ValueError("a secret question")):
+        missed = found(opened, verifier=Failing(error))
+        assert isinstance(missed, Miss)
+        assert missed.reason is Reason.VERIFIER_AWAY
+    asked = Fixed(0.8)
+    assert isinstance(found(opened, score=Fixed(0.1), verifier=asked), Miss)
+    assert asked.seen == [], "what an earlier rung refuses does not reach the verifier"
+
+
+def test_a_failure_of_the_verifier_is_logged_without_a_text(opened: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    found(opened, verifier=Failing(ValueError(SAME)))
+    assert "ValueError" in caplog.text
+    assert "parental" not in caplog.text
+
+
+def test_a_known_negative_stays_apart_in_both_orders(opened: Desk) -> None:
+    assert isinstance(found(opened), Hit)
+    with opened.company.handle.writing() as view:
+        negatives.add(view, SAME, QUESTION, source="feedback", now=1.0)
+    missed = found(opened)
+    assert isinstance(missed, Miss)
+    assert missed.reason is Reason.KNOWN_NEGATIVE
+    assert isinstance(opened.semantic(f"{SAME} Thanks!", unit(1.0)), Hit)
+
+
+def test_a_refused_candidate_carries_the_verdict_of_every_rung_that_it_reached(opened: Desk) -> None:
+    missed = opened.semantic(OTHER, unit(1.0))
+    assert isinstance(missed, Miss)
+    (candidate,) = missed.candidates
+    assert [verdict.name for verdict in candidate.verdicts][:2] == ["nearest", "identity"]
+    assert [verdict.passed for verdict in candidate.verdicts] == [True, True, False]
+    assert missed.reason is candidate.reason is Reason.VETOED
+    served = found(opened)
+    assert isinstance(served, Hit)
+    names = [verdict.name for verdict in served.verdicts]
+    assert names == ["nearest", "identity", "guards", "negatives", "score", "verifier", "freshness"]
+    assert [verdict.name for verdict in served.steps] == ["cacheability", "window", "nearest", "standing", "standing"]
+    assert all(verdict.passed and not verdict.reason for verdict in (*served.verdicts, *served.steps))
+
+
+def test_the_first_hits_of_an_entry_are_on_probation_until_checks_confirm_it(opened: Desk) -> None:
+    for confirmed in (0, 1):
+        missed = found(opened, judge="judge-1", random=lambda: 0.99)
+        assert isinstance(missed, Miss)
+        would = missed.would
+        assert isinstance(would, Would)
+        assert (missed.reason, would.purpose, would.entry.confirmed) == (Reason.PROBATION, "probation", confirmed)
+        confirm(opened, would)
+    assert isinstance(found(opened, judge="judge-1", random=lambda: 0.99), Hit)
+
+
+def test_a_hit_that_is_drawn_is_not_served(opened: Desk) -> None:
+    for _ in range(2):
+        missed = found(opened, judge="judge-1")
+        assert isinstance(missed, Miss)
+        assert missed.would is not None
+        confirm(opened, missed.would)
+    drawn = found(opened, judge="judge-1", random=lambda: 0.0499)
+    assert isinstance(drawn, Miss)
+    assert drawn.would is not None
+    assert (drawn.reason, drawn.would.purpose) == (Reason.DRAWN, "uniform")
+    assert drawn.steps[-1].reason == Reason.DRAWN
+    assert isinstance(found(opened, judge="judge-1", random=lambda: 0.05), Hit)
+    assert isinstance(found(opened, random=lambda: 0.0), Hit), "without a judge there is nothing to compare with"
+
+
+def test_without_certificate_or_opening_a_hit_is_only_named(opened: Desk) -> None:
+    with opened.company.handle.writing() as view:
+        close_template(view, "default")
+    missed = found(opened)
+    assert (missed.reason, missed.would) == (Reason.UNCERTIFIED, None)  # type: ignore[union-attr]
+    for _ in range(2):
+        named = found(opened, judge="judge-1")
+        assert isinstance(named, Miss)
+        assert named.would is not None
+        assert (named.reason, named.would.purpose) == (Reason.UNCERTIFIED, "probation")
+        confirm(opened, named.would)
+    drawn = found(opened, judge="judge-1", random=lambda: 0.99)
+    assert (drawn.reason, drawn.would.purpose) == (Reason.UNCERTIFIED, "uniform")  # type: ignore[union-attr]
+
+
+def test_evidence_certifies_and_suspends_and_belongs_to_one_version_of_the_ladder(opened: Desk) -> None:
+    with opened.company.handle.writing() as view:
+        close_template(view, "default")
+    judge(opened, right=600)
+    hit = found(opened)
+    assert isinstance(hit, Hit)
+    assert hit.standing is not None
+    assert (hit.standing.state, hit.standing.n, hit.uncertified) == ("certified", 600, False)
+    assert hit.rules == hit.standing.ladder
+    assert isinstance(found(opened, score=Fixed(0.9, revision="fixed-2")), Miss), "another score has no evidence"
+    opened.open(0.9)
+    assert isinstance(found(opened), Hit)
+    judge(opened, wrong=60)
+    missed = found(opened)
+    assert isinstance(missed, Miss)
+    assert missed.reason is Reason.SUSPENDED, "an opening does not outweigh evidence"
+
+
+def test_a_dry_look_touches_draws_and_removes_nothing_and_goes_on_to_the_last_rung(
+    opened: Desk, acme: Company, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("a dry look changed something")
+
+    for name in ("touch", "discard", "put", "confirm", "invalidate", "sweep"):
+        monkeypatch.setattr(opened.store, name, never)
+
+    def drawing() -> float:
+        raise AssertionError("a dry look drew")
+
+    opened.ladder = Ladder(judge="judge-1", random=drawing)
+    missed = opened.semantic(OTHER, unit(1.0), dry=True)
+    assert isinstance(missed, Miss)
+    (candidate,) = missed.candidates
+    assert candidate.reason is Reason.VETOED
+    assert len(candidate.verdicts) == 7
+    would = opened.semantic(SAME, unit(1.0), dry=True)
+    assert isinstance(would, Miss)
+    assert would.reason is Reason.PROBATION
+    opened.ladder = Ladder()
+    assert isinstance(opened.semantic(SAME, unit(1.0), dry=True), Hit)
+    assert isinstance(opened.exact(QUESTION, dry=True), Hit)
+    with acme.handle.database("cache.sqlite", None).writing() as connection:  # type: ignore[arg-type]
+        connection.exec_driver_sql("UPDATE entries SET created = created + 1")
+    corrupt = opened.semantic(SAME, unit(1.0), dry=True)
+    assert (corrupt.reason, opened.store.stats(acme.handle).entries) == (Reason.CORRUPT, 1)  # type: ignore[union-attr]
+
+
+def confirm(desk: Desk, would: Would) -> None:
+    entry = sealed(desk.company.handle, replace(would.entry, confirmed=would.entry.confirmed + 1))
+    assert desk.store.confirm(desk.company.handle, entry)
+
+
+def judge(desk: Desk, *, right: int = 0, wrong: int = 0) -> None:
+    """Uniform judgements for the template as it stands now."""
+    missed = desk.semantic("What is the notice period for employees?", unit(0.0, 1.0), dry=True)
+    assert isinstance(missed, Miss)
+    assert missed.standing is not None
+    asked = desk.ask(SAME)
+    place = Place("default", missed.standing.ladder, asked.space, 0.01)
+    with desk.company.handle.writing() as view:
+        for label, count in (("same", right), ("wrong", wrong)):
+            for _ in range(count):
+                evidence.record(view, place, Judged("uniform", label, "", "ce_x"), 1.0)  # type: ignore[arg-type]

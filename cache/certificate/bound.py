@@ -42,6 +42,11 @@ class Prior:
 
 PRIOR: Final = Prior()
 
+SUSPICION: Final = Prior(1.0, 19.0)
+"""The prior of the lower limit. Each limit may have its own, fixed beforehand, and holds with its own confidence: under
+this one three times the target is noticed after half as many labels.
+"""
+
 
 def log_martingale(n: int, k: int, x: float, prior: Prior = PRIOR) -> float:
     """Logarithm of M_n(x), for 0 <= k <= n; infinite where x cannot have given these labels."""
@@ -68,7 +73,7 @@ def below(n: int, k: int, x: float, prior: Prior = PRIOR, level: float = LEVEL) 
     return n > 0 and k < x * n and excludes(n, k, x, prior, level)
 
 
-def above(n: int, k: int, x: float, prior: Prior = PRIOR, level: float = LEVEL) -> bool:
+def above(n: int, k: int, x: float, prior: Prior = SUSPICION, level: float = LEVEL) -> bool:
     """Whether the lower limit is greater than x, without finding it."""
     return k > x * n and excludes(n, k, x, prior, level)
 
@@ -87,7 +92,7 @@ def upper(n: int, k: int, prior: Prior = PRIOR, level: float = LEVEL) -> float:
     return outside
 
 
-def lower(n: int, k: int, prior: Prior = PRIOR, level: float = LEVEL) -> float:
+def lower(n: int, k: int, prior: Prior = SUSPICION, level: float = LEVEL) -> float:
     """The smallest share that `k` wrong of `n` leave possible; 0 without a wrong one. Rounded down, never up."""
     if k <= 0:
         return 0.0

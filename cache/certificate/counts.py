@@ -27,7 +27,7 @@ class Counts:
     """`k` of `n` labels count as wrong. Among both are `missing` labels: what is not known may have been wrong, so they
     count against a certificate, and not for a suspension. `unanswered` questions, where the service itself failed, are
     no labels. `restarts` is how often this evidence began anew; `level` is smaller each time, so that all its
-    beginnings together stay below pi^2/6 times the first one's 5 %.
+    beginnings together stay below pi^2/6 times the first one's 5 %. `prior` is that of the upper limit.
     """
 
     state: State = "uncertified"
@@ -50,7 +50,7 @@ class Counts:
 
     @property
     def lower(self) -> float:
-        return bound.lower(self.n - self.missing, self.k - self.missing, self.prior, self.level)
+        return bound.lower(self.n - self.missing, self.k - self.missing, level=self.level)
 
     def standing(self, alpha: float) -> State:
         """The state under the target that holds now, which may be another than at the last label."""
@@ -85,7 +85,7 @@ class Counts:
         return replace(self, state="suspended", why=why)
 
     def _too_many(self, alpha: float) -> bool:
-        return bound.above(self.n - self.missing, self.k - self.missing, alpha, self.prior, self.level)
+        return bound.above(self.n - self.missing, self.k - self.missing, alpha, level=self.level)
 
 
 EMPTY: Final = Counts()

@@ -154,7 +154,7 @@ def report(view: WriteView, place: Place, now: float, *, excluded: bool) -> Stat
     before = _counts(view, place, now)
     (hits, reports) = view.execute(select(_EVIDENCE.hits, _EVIDENCE.reports).where(*_this(place))).one()
     view.execute(update(cache_evidence).where(*_this(place)).values(reports=reports + 1))
-    if excluded or bound.above(max(hits, reports + 1), reports + 1, place.alpha, before.prior, before.level):
+    if excluded or bound.above(max(hits, reports + 1), reports + 1, place.alpha, level=before.level):
         after = before.suspended("veto class" if excluded else "feedback")
         _write(view, place, before, after, now)
         return after.state

@@ -58,12 +58,14 @@ class Question:
 class CacheReport:
     """What the asker learns of the cache: no similarity, and `age_s` only coarsely (whole minutes, hours, days).
 
-    A colleague of the same domain must not read out what others asked.
+    A colleague of the same domain must not read out what others asked. `cached_from` is the random id of the entry,
+    by which feedback and the audit name it.
     """
 
     status: Literal["hit", "miss", "bypass", "refresh"]
     kind: Literal["exact", "semantic"] | None = None
     age_s: int | None = None
+    cached_from: str | None = None
     certified: Literal["uncertified"] | None = None
     stored: bool = False
 

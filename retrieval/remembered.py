@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from audit.record import Bound, CacheUse, Freshness, GuardResult
 from cache.entry import canonical_payload
-from cache.lookup import Asked, Hit, Miss, Reason, ask, exact, semantic
+from cache.lookup import Asked, Candidate, Hit, Miss, Reason, ask, exact, semantic
 from cache.store import Completed, NotStored, Stored, put
 from generation.generator import Usage
 from indexing.embed import Embedder
@@ -56,7 +56,7 @@ def look_up_exact(
             follow_up=plan.conversation is not None,
             policy=path.cache.policy.of(plan.template.name),
         )
-        found = exact(domain, view, path.cache, asked)
+        found = _legible(exact(domain, view, path.cache, asked))
     reached("cache-checked")
     return asked, found
 
@@ -74,7 +74,20 @@ def look_up_semantic(
     with tenant.reading() as view:
         domain = permission_domain(principal, view)
         limit = embedder.fingerprint.window
-        return semantic(domain, view, path.cache, asked, vector, tokens=tokens, limit=limit, ladder=path.ladder)
+        return _legible(
+            semantic(domain, view, path.cache, asked, vector, tokens=tokens, limit=limit, ladder=path.ladder)
+        )
+
+
+def _legible(found: Hit | Miss) -> Hit | Miss:
+    """A payload that is whole but of another form, as after a change of program, is a miss and no error."""
+    if isinstance(found, Miss):
+        return found
+    try:
+        msgspec.json.decode(found.entry.payload, type=_Payload)
+    except msgspec.DecodeError:
+        return Miss(Reason.CORRUPT, (Candidate(found.entry.id, found.similarity, Reason.CORRUPT),))
+    return found
 
 
 def replayed(hit: Hit, plan: Plan, audit_seq: int, request_id: str) -> Answer:
@@ -91,6 +104,7 @@ def replayed(hit: Hit, plan: Plan, audit_seq: int, request_id: str) -> Answer:
             status="hit",
             kind=hit.kind,
             age_s=coarse_age(hit.age),
+            cached_from=hit.entry.id,
             certified=UNCERTIFIED if hit.uncertified else None,
         ),
         usage=Usage(),

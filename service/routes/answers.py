@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated, Any, Literal
@@ -62,11 +63,14 @@ class CitationBody(msgspec.Struct, frozen=True):
 
 
 class CacheBody(msgspec.Struct, frozen=True):
-    """Whether a remembered answer was served. `age_s` is coarse: whole minutes, hours or days."""
+    """Whether a remembered answer was served. `age_s` is coarse: whole minutes, hours or days; `cached_from` is the id
+    of the entry, by which `/v1/cache/entries` and the audit name it.
+    """
 
     status: Literal["hit", "miss", "bypass", "refresh"]
     kind: Literal["exact", "semantic"] | None
     age_s: int | None
+    cached_from: str | None
     certified: Literal["uncertified"] | None
 
 
@@ -77,7 +81,8 @@ class UsageBody(msgspec.Struct, frozen=True):
 
 class AnswerResponse(msgspec.Struct, frozen=True):
     """`finish` is "abstain" where the readable documents do not hold the answer: then `nearest` names the nearest
-    titles and nothing is cited. `rewritten` is how a follow-up question was understood.
+    titles and nothing is cited. `rewritten` is how a follow-up question was understood. `request_id` and `created` (UTC
+    epoch seconds) are those of this response, also where a remembered answer is served.
     """
 
     answer: str
@@ -90,6 +95,7 @@ class AnswerResponse(msgspec.Struct, frozen=True):
     usage: UsageBody
     audit: AuditBody
     request_id: str
+    created: int
 
     @classmethod
     def of(cls, found: Answer) -> AnswerResponse:
@@ -100,10 +106,13 @@ class AnswerResponse(msgspec.Struct, frozen=True):
             model=found.model,
             rewritten=found.rewritten,
             nearest=list(found.nearest_titles),
-            cache=CacheBody(found.cache.status, found.cache.kind, found.cache.age_s, found.cache.certified),
+            cache=CacheBody(
+                found.cache.status, found.cache.kind, found.cache.age_s, found.cache.cached_from, found.cache.certified
+            ),
             usage=UsageBody(found.usage.input, found.usage.output),
             audit=AuditBody(found.audit_seq),
             request_id=found.request_id,
+            created=int(time.time()),
         )
 
 
@@ -114,8 +123,9 @@ def router(services: Services) -> Router:
     ) -> Response[AnswerResponse]:
         """An answer from the documents that the caller may read, with citations that were checked verbatim.
 
-        With `stream` the response is `text/event-stream`: `delta` (text, not yet verified), then `citation`, `usage`
-        and `done` (the whole answer), or `error` (a problem document). Closing the connection ends the generation.
+        With `stream` the response is `text/event-stream`: `delta` (text, not yet verified; a remembered answer comes
+        in one), then `citation`, `usage` and `done` (the whole answer), or `error` (a problem document). Closing the
+        connection ends the generation.
         """
         principal = principal_of(request)
         await require_own_tenant(services.control, request, data.tenant)

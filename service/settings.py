@@ -83,6 +83,13 @@ class GenerationSettings(Section, frozen=True):
     templates: dict[str, str]
 
 
+class VerifierSettings(Section, frozen=True):
+    """`path` is a folder made by `benchmarks.train_verifier`; empty for none."""
+
+    path: str
+    timeout_s: Seconds
+
+
 class CacheSettings(Section, frozen=True):
     """`quota` is in bytes and `entries` a number, both per tenant; `templates` are policies by template name."""
 
@@ -91,6 +98,7 @@ class CacheSettings(Section, frozen=True):
     max_staleness_s: Seconds
     quota: Positive
     entries: Positive
+    verifier: VerifierSettings
     templates: dict[str, TemplatePolicy]
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cache.ladder import Ladder
 from cache.policy import CachePolicy
 from cache.stores.local import LocalStore
 from cache.stores.port import CacheStore
@@ -25,7 +26,7 @@ from retrieval.question import AnswerPath, PathSettings
 from service.control import Control, open_control
 from service.engines import build_engines
 from service.loading import Loading
-from service.settings import GenerationSettings, Settings
+from service.settings import GenerationSettings, Settings, VerifierSettings
 from tenancy.admission import Admission
 from tenancy.errors import Conflict, InvalidInput
 from tenancy.keys import MasterKey
@@ -100,6 +101,7 @@ def _build(settings: Settings, control: Control) -> Services:
         generator=generator(settings.generation),
         templates=Templates(settings.generation.templates),
         cache=cache_store(settings),
+        ladder=ladder(settings.cache.verifier),
         trail=control.trail,
         admission=Admission(lambda _tenant: settings.admission),
         settings=_path_settings(settings),
@@ -150,6 +152,15 @@ def cache_store(settings: Settings) -> CacheStore:
             templates=cache.templates,
         )
     )
+
+
+def ladder(settings: VerifierSettings) -> Ladder:
+    """What decides about semantic hits. A verifier that is named and cannot be used is an error, never left out."""
+    if not settings.path:
+        return Ladder()
+    from cache.verifier.pair import PairVerifier
+
+    return Ladder(verifier=PairVerifier(Path(settings.path).expanduser(), timeout_s=settings.timeout_s))
 
 
 def generator(settings: GenerationSettings) -> Generator:

@@ -1,0 +1,105 @@
+"""The judge of a stored answer: what is the same, and each way of being wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from cache.certificate import judge as judging
+from cache.certificate.judge import Cited, Statement, excluded, judge
+
+QUOTE = "The notice period is 12 weeks."
+
+
+def said(text: str, *cited: tuple[str, int, int], quote: str = QUOTE, version: str = "v1") -> Statement:
+    places = cited or (("handbook", 0, 30),)
+    return Statement(text, tuple(Cited(document, version, start, end, quote) for document, start, end in places))
+
+
+FRESH = said("The notice period is 12 weeks, and it begins at the end of a month. [S1]")
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        "The notice period is 12 weeks, and it begins at the end of a month. [S3]",
+        "The notice period is twelve weeks; it begins at the end of a month.",
+        "The notice period is 84 days and begins at the end of a month. A shorter one of 2 weeks holds on trial.",
+    ],
+)
+def test_the_same_facts_in_other_words_are_the_same(stored: str) -> None:
+    assert judge(FRESH, said(stored)) == judging.SAME
+
+
+@pytest.mark.parametrize(
+    ("stored", "reason"),
+    [
+        ("The notice period is 6 weeks, and it begins at the end of a month.", "quantity differs"),
+        ("The notice period begins at the end of a month.", "quantity differs"),
+        ("The notice period is not 12 weeks, and it begins at the end of a month.", "polarity differs"),
+        ("Costs of travel are paid after 12 weeks.", "other facts"),
+        ("", "nothing to compare"),
+        ("[S1]", "nothing to compare"),
+    ],
+)
+def test_other_facts_are_wrong(stored: str, reason: str) -> None:
+    found = judge(FRESH, said(stored))
+    assert (found.wrong, found.reason) == (True, reason)
+
+
+def test_what_the_stored_answer_says_beyond_is_no_fault_and_what_it_lacks_is() -> None:
+    short, long = said("It costs EUR 40."), said("It costs EUR 40. Paid within 30 days, it costs EUR 35.")
+    assert not judge(short, long).wrong
+    assert judge(long, short).reason == "amount differs"
+
+
+def test_other_people_are_wrong() -> None:
+    fresh = said("In that season the team was led by Kuechly.")
+    assert judge(fresh, said("In that season the team was led by Davis.")).reason == "name differs"
+    assert not judge(fresh, said("In that season the team was led by Kuechly, ahead of Davis.")).wrong
+
+
+def test_yes_is_not_no() -> None:
+    assert judge(said("Yes, with a form."), said("No, without a form.")).wrong
+    assert not judge(said("Yes, with a form."), said("Yes, with a form")).wrong
+
+
+def test_the_evidence_has_to_be_the_same() -> None:
+    text = "The notice period is 12 weeks."
+    assert not judge(said(text), said(text, ("handbook", 20, 60))).wrong
+    elsewhere = said(text, ("handbook", 400, 430), quote="It is 12 weeks.")
+    assert judge(said(text), elsewhere).reason == "other evidence"
+    assert judge(said(text), said(text, ("other", 0, 30), quote="It is 12 weeks.")).reason == "other evidence"
+    assert judge(said(text), said(text, version="v2", quote="It is 12 weeks.")).reason == "other evidence"
+    # A copy of the document says the same.
+    assert not judge(said(text), said(text, ("copy", 0, 30))).wrong
+
+
+def test_half_of_the_evidence_is_enough_and_less_is_not() -> None:
+    two = said("The fee is EUR 5.", ("a", 0, 9), ("b", 0, 9), quote="x")
+    three = said("The fee is EUR 5.", ("a", 0, 9), ("b", 0, 9), ("c", 0, 9), quote="x")
+    one = said("The fee is EUR 5.", ("a", 0, 9), quote="y")
+    assert not judge(two, one).wrong
+    assert judge(three, one).wrong
+    assert judge(Statement("The fee is EUR 5.", ()), one).wrong
+
+
+def test_a_comparison_that_fails_counts_as_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(judging, "read", broken)
+    found = judge(FRESH, said("The notice period is twelve weeks."))
+    assert (found.wrong, found.reason) == (True, "comparison failed")
+
+
+def test_chinese_answers_are_compared_too() -> None:
+    fresh = said("通知期为12周，从月底开始。")
+    assert not judge(fresh, said("通知期为十二周，从月底开始。")).wrong
+    assert judge(fresh, said("通知期为6周，从月底开始。")).wrong
+    assert judge(said("员工可以远程工作。"), said("员工不可以远程工作。")).reason == "polarity differs"
+
+
+def test_pairs_that_the_guards_exclude() -> None:
+    assert excluded("How long is the notice period?", "How long is the notice period for 2 people?")
+    assert excluded("May I work from home?", "May I not work from home?")
+    assert not excluded("How long is the notice period?", "How long is my notice period?")

@@ -15,15 +15,15 @@ def said(text: str, *cited: tuple[str, int, int], quote: str = QUOTE, version: s
     return Statement(text, tuple(Cited(document, version, start, end, quote) for document, start, end in places))
 
 
-FRESH = said("The notice period is 12 weeks, and it begins at the end of a month. [S1]")
+FRESH = said("The notice period is 12 weeks, and it begins when the letter arrives. [S1]")
 
 
 @pytest.mark.parametrize(
     "stored",
     [
-        "The notice period is 12 weeks, and it begins at the end of a month. [S3]",
-        "The notice period is twelve weeks; it begins at the end of a month.",
-        "The notice period is 84 days and begins at the end of a month. A shorter one of 2 weeks holds on trial.",
+        "The notice period is 12 weeks, and it begins when the letter arrives. [S3]",
+        "The notice period is twelve weeks; it begins when the letter arrives.",
+        "The notice period is 84 days and begins when the letter arrives. A shorter one of 2 weeks holds on trial.",
     ],
 )
 def test_the_same_facts_in_other_words_are_the_same(stored: str) -> None:
@@ -33,9 +33,9 @@ def test_the_same_facts_in_other_words_are_the_same(stored: str) -> None:
 @pytest.mark.parametrize(
     ("stored", "reason"),
     [
-        ("The notice period is 6 weeks, and it begins at the end of a month.", "quantity differs"),
-        ("The notice period begins at the end of a month.", "quantity differs"),
-        ("The notice period is not 12 weeks, and it begins at the end of a month.", "polarity differs"),
+        ("The notice period is 6 weeks, and it begins when the letter arrives.", "quantity differs"),
+        ("The notice period begins when the letter arrives.", "quantity differs"),
+        ("The notice period is not 12 weeks, and it begins when the letter arrives.", "polarity differs"),
         ("Costs of travel are paid after 12 weeks.", "other facts"),
         ("", "nothing to compare"),
         ("[S1]", "nothing to compare"),
@@ -93,9 +93,9 @@ def test_a_comparison_that_fails_counts_as_wrong(monkeypatch: pytest.MonkeyPatch
 
 
 def test_chinese_answers_are_compared_too() -> None:
-    fresh = said("通知期为12周，从月底开始。")
-    assert not judge(fresh, said("通知期为十二周，从月底开始。")).wrong
-    assert judge(fresh, said("通知期为6周，从月底开始。")).wrong
+    fresh = said("通知期为12周，收到信后开始。")
+    assert not judge(fresh, said("通知期为十二周，收到信后开始。")).wrong
+    assert judge(fresh, said("通知期为6周，收到信后开始。")).wrong
     assert judge(said("员工可以远程工作。"), said("员工不可以远程工作。")).reason == "polarity differs"
 
 

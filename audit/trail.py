@@ -162,6 +162,20 @@ class Trail:
             self._intent = self.log.submit(lambda: self._sealed(draft, texts))
         return await self.log.durable(self._intent)
 
+    def withdraw(self, reason: str) -> None:
+        """What the intent announced did not leave: close it as `revoked`, and go on with the same request.
+
+        What was noted of policy, resources and cache is forgotten; whatever is to leave now needs another intent.
+        """
+        intent, self._intent = self._intent, None
+        draft, texts = self._draft("outcome", "revoked", reason), self._take_texts()
+        self._policy, self._resources, self._withheld, self._cache = Policy(), {}, 0, None
+        self.log.submit(
+            lambda: self._sealed(_closing(draft, intent), texts),
+            fallback=lambda: _closing(_bare(draft), intent),
+            after=intent,
+        )
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -169,20 +183,20 @@ class Trail:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         outcome, reason = self._verdict(error)
-        draft, texts = self._draft("outcome", outcome, reason), self._take_texts()
+        draft, texts, intent = self._draft("outcome", outcome, reason), self._take_texts(), self._intent
         aborted = isinstance(error, _ABORTS)
         try:
             written = self.log.submit(
-                lambda: self._sealed(self._closing(draft), texts),
-                fallback=lambda: self._closing(_bare(draft)),
-                after=self._intent,
+                lambda: self._sealed(_closing(draft, intent), texts),
+                fallback=lambda: _closing(_bare(draft), intent),
+                after=intent,
             )
         except AuditUnavailable:
             _logger.critical("audit log %s: an outcome could not be queued", self.log.log_id)
             if aborted:
                 return
             raise
-        if self._intent is None and not aborted:
+        if intent is None and not aborted:
             await self.log.durable(written)
 
     def _draft(self, phase: Phase, outcome: Outcome | None = None, reason: str | None = None) -> Draft:
@@ -226,11 +240,12 @@ class Trail:
         sealed = self.log.subjects.seal(self._actor.ref or "", texts)
         return msgspec.structs.replace(draft, content=Content(**sealed))
 
-    def _closing(self, draft: Draft) -> Draft:
-        """Runs on the writer, once the intent is written or has failed."""
-        if self._intent is None or self._intent.exception() is not None:
-            return draft
-        return msgspec.structs.replace(draft, intent=self._intent.result())
+
+def _closing(draft: Draft, intent: Future[int] | None) -> Draft:
+    """Runs on the writer, once the intent is written or has failed."""
+    if intent is None or intent.exception() is not None:
+        return draft
+    return msgspec.structs.replace(draft, intent=intent.result())
 
 
 def _actor(log: AuditLog, principal: Principal | None) -> tuple[Actor, dict[str, str]]:

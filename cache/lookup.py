@@ -37,7 +37,20 @@ from tenancy.domain import PermissionDomain
 from tenancy.errors import Corrupt, InvalidInput, Unavailable
 from tenancy.tenant import ReadView
 
-__all__ = ["Asked", "Candidate", "Hit", "Miss", "Mode", "Reach", "Reason", "Would", "ask", "exact", "semantic"]
+__all__ = [
+    "Asked",
+    "Candidate",
+    "Hit",
+    "Miss",
+    "Mode",
+    "Reach",
+    "Reason",
+    "Would",
+    "ask",
+    "exact",
+    "recheck",
+    "semantic",
+]
 
 _REASONS = frozenset(Reason)
 
@@ -143,6 +156,22 @@ def semantic(
         _leave(view, store, entry, candidate.reason, dry=dry)
         refused.append(candidate)
     return Miss(refused[0].reason or Reason.ABSENT, tuple(refused), standing=standing, steps=tuple(steps))
+
+
+def recheck(domain: PermissionDomain, view: ReadView, store: CacheStore, asked: Asked, entry: Entry) -> Reason | None:
+    """Why an entry that was found must not be served after all, asked once more just before its first byte leaves.
+
+    The domain and the view are new ones: fresh now, of the same domain, and still in the store.
+    """
+    if asked.namespace.domain != domain.fingerprint:
+        return Reason.STALE_DOMAIN
+    verdict = freshness.check(domain, view, entry, store.policy, store.clock())
+    if not verdict.passed:
+        return Reason(verdict.reason)
+    try:
+        return None if store.holds(view.tenant, entry) else Reason.GONE
+    except (Unavailable, Corrupt):
+        return Reason.STORE_AWAY
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@
         -> cache, exact -> vector -> cache, semantic -> passages -> context -> generator -> citations
         -> checked again -> cache, store -> settled and audited as the blocks are left
 
-All branching is here; the steps (`retrieval.steps`) do not call each other. No byte of an answer leaves before its
-intent is durable.
+All branching is here; the steps (`retrieval.steps`, `retrieval.cached`) do not call each other. No byte of an answer
+leaves before its intent is durable, and none of a stored one before it was checked again after that.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from dataclasses import replace
 
 from cache.flight import Role as Flight
 from cache.flight import Turn
-from cache.lookup import Hit, Mode, Reach
-from retrieval import steps
-from retrieval.question import AnswerEvent, AnswerPath, Delta, Done, Question, Retrieved
+from cache.lookup import Mode, Reach
+from retrieval import cached, steps
+from retrieval.question import Answer, AnswerEvent, AnswerPath, Delta, Done, Question, Retrieved
 from tenancy.admission import Estimate
 from tenancy.identity import Principal, Role
 from tenancy.metering import Meter
@@ -44,26 +44,32 @@ async def answer(path: AnswerPath, principal: Principal, question: Question) -> 
             asking = steps.Asking(
                 path, principal, tenant, opened.embedder, opened.engine, plan, question, trail, lease, meter
             )
-            asked, found = await steps.exact_hit(asking)
-            if isinstance(found, Hit):
-                yield Done(await steps.replay(asking, asked, found))
+            asked, found = await cached.exact_hit(asking)
+            served = await cached.replay(asking, asked, found)
+            if isinstance(served, Answer):
+                yield Delta(served.text)
+                yield Done(served)
                 return
             shares = plan.cache_mode is Mode.DEFAULT and asked.reach is not Reach.NONE
             flight = path.flights.turn(tenant, asked) if shares else nullcontext(Turn(Flight.ALONE))
             async with flight as turn:
                 if turn.role is Flight.FOLLOWER:
-                    asked, found = await steps.exact_hit(asking)
-                    if isinstance(found, Hit):
-                        yield Done(await steps.replay(asking, asked, found))
+                    asked, found = await cached.exact_hit(asking)
+                    served = await cached.replay(asking, asked, found)
+                    if isinstance(served, Answer):
+                        yield Delta(served.text)
+                        yield Done(served)
                         return
                 vector = await steps.embed(asking)
-                found = await steps.semantic_hit(asking, asked, vector)
-                if isinstance(found, Hit):
-                    yield Done(await steps.replay(asking, asked, found))
+                found = await cached.semantic_hit(asking, asked, vector)
+                served = await cached.replay(asking, asked, found)
+                if isinstance(served, Answer):
+                    yield Delta(served.text)
+                    yield Done(served)
                     return
                 passages, vector = await steps.passages(asking, vector)
                 context, evidence = await steps.context_of(asking, passages, vector.embedder)
-                draft = await steps.begin(asking, found, evidence)
+                draft = await steps.begin(asking, served, evidence)
                 finished = draft
                 if evidence.sufficient and context.sources:
                     async with aclosing(steps.generate(asking, passages, context, draft)) as events:
@@ -72,7 +78,7 @@ async def answer(path: AnswerPath, principal: Principal, question: Question) -> 
                                 finished = event.answer
                             else:
                                 yield event
-                stored = await steps.store(asking, asked, finished, passages, context, vector)
+                stored = await cached.store(asking, asked, finished, passages, context, vector)
                 if stored:
                     turn.stored()
             steps.settle(asking, finished)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from audit.record import Bound, CacheUse, Freshness, GuardResult
 from cache.entry import canonical_payload
-from cache.lookup import Asked, Candidate, Hit, Miss, Reason, ask, exact, semantic
+from cache.lookup import Asked, Candidate, Hit, Miss, Reason, ask, exact, recheck, semantic
 from cache.store import Completed, NotStored, Stored, put
 from generation.generator import Usage
 from indexing.embed import Embedder
@@ -90,6 +90,19 @@ def _legible(found: Hit | Miss) -> Hit | Miss:
     return found
 
 
+def look_again(path: AnswerPath, principal: Principal, asked: Asked, hit: Hit) -> Reason | None:
+    """Why a hit that is on record must not leave after all, in the state of this moment; None where it may.
+
+    Raises `TenantSuspended` and `NotFound` as opening the tenant does.
+    """
+    reached("hit")
+    tenant = path.tenants.open(principal)
+    with tenant.reading() as view:
+        reason = recheck(permission_domain(principal, view), view, path.cache, asked, hit.entry)
+    reached("hit-checked")
+    return reason
+
+
 def replayed(hit: Hit, plan: Plan, audit_seq: int, request_id: str) -> Answer:
     """The stored answer under a fresh id. The entry's checksum was verified when it was looked up."""
     payload = msgspec.json.decode(hit.entry.payload, type=_Payload)
@@ -161,7 +174,7 @@ def hit_use(hit: Hit, asked: Asked, principal: Principal) -> CacheUse:
         entry=hit.entry.id,
         origin_seq=hit.entry.origin_seq,
         origin_actor_same=hit.entry.origin_user == principal.user_id,
-        namespace=_fingerprint(asked),
+        namespace=asked.space,
         guards=vetoed,
         rules=hit.rules,
         freshness=Freshness(versions_checked=checked, readable_checked=checked),
@@ -192,15 +205,10 @@ def miss_use(miss: Miss, asked: Asked) -> CacheUse:
         reason=miss.reason.value,
         entry=None if first is None else first.entry_id,
         similarity=None if first is None else first.similarity,
-        namespace=_fingerprint(asked),
+        namespace=asked.space,
         guards=tuple(
             GuardResult(name=candidate.verdict.name, verdict="veto", reason=candidate.verdict.reason)
             for candidate in miss.candidates
             if candidate.verdict is not None
         ),
     )
-
-
-def _fingerprint(asked: Asked) -> str:
-    """A namespace as the audit names it: equal for equal namespaces, and no key."""
-    return f"ns_{asked.namespace.value[:16].hex()}"

@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from audit.record import GenerationUse, Policy, Resource
 from audit.trail import Trail
-from cache.lookup import Asked, Hit, Miss
-from cache.store import Stored
+from cache.lookup import Miss
 from generation.generator import Delta as Piece
 from generation.generator import Finish, Usage, prompt_tokens
 from generation.prompt import Prompt, render
@@ -25,16 +24,7 @@ from retrieval.citations import verify
 from retrieval.context import Context, assemble
 from retrieval.plan import Opened, Plan, open_plan
 from retrieval.question import Answer, AnswerPath, CacheReport, Delta, Done, Question, Revoked
-from retrieval.remembered import (
-    cited_in,
-    hit_use,
-    look_up_exact,
-    look_up_semantic,
-    miss_status,
-    miss_use,
-    remember,
-    replayed,
-)
+from retrieval.remembered import miss_status
 from retrieval.search import ATTEMPTS, ModelMoved, Passages, open_scope, search
 from tenancy.admission import Lease
 from tenancy.domain import permission_domain, readable_documents
@@ -98,47 +88,8 @@ async def opened(path: AnswerPath, principal: Principal, question: Question) -> 
     return await path.workers.run(open_plan, path, principal, question)
 
 
-async def exact_hit(asking: Asking) -> tuple[Asked, Hit | Miss]:
-    with asking.hop("cache"):
-        return await asking.path.workers.run(
-            look_up_exact, asking.path, asking.embedder, asking.principal, asking.tenant, asking.plan
-        )
-
-
 async def embed(asking: Asking) -> AskedVector:
     return await _embed(asking, asking.embedder)
-
-
-async def semantic_hit(asking: Asking, asked: Asked, vector: AskedVector) -> Hit | Miss:
-    with asking.hop("cache"):
-        found = await asking.path.workers.run(
-            look_up_semantic, asking.path, vector.embedder, asking.principal, asking.tenant, asked, vector.vector
-        )
-    if isinstance(found, Miss):
-        asking.trail.note(cache=miss_use(found, asked))
-    return found
-
-
-async def replay(asking: Asking, asked: Asked, hit: Hit) -> Answer:
-    """Serve a stored answer: on record first, and free of generation."""
-    asking.trail.note(
-        policy=Policy(
-            domain=asked.namespace.domain,
-            acl_epoch=hit.entry.acl_epoch,
-            corpus_epoch=hit.entry.corpus_epoch,
-            isolation=asking.tenant.contract.tier,
-            template=asking.plan.template.revision,
-        ),
-        cache=hit_use(hit, asked, asking.principal),
-        resources=[
-            Resource(document=citation.document, version=citation.version, chunk=citation.chunk, stage="replayed")
-            for citation in cited_in(hit)
-        ],
-    )
-    seq = await asking.trail.intent()
-    served = replayed(hit, asking.plan, seq, asking.question.request_id)
-    settle(asking, served)
-    return served
 
 
 async def passages(asking: Asking, vector: AskedVector) -> tuple[Passages, AskedVector]:
@@ -303,29 +254,6 @@ async def generate(
             usage=finish.usage,
         )
     )
-
-
-async def store(
-    asking: Asking, asked: Asked, finished: Answer, found: Passages, context: Context, vector: AskedVector
-) -> bool:
-    """Offer the answer to the cache; False where it was not kept, as after a change of model on the way."""
-    path, embedder = asking.path, vector.embedder
-    if embedder is not asking.embedder:
-        return False
-    dependencies = {(source.passage.document_id, source.passage.version) for source in context.sources}
-    within = embedder.question_length(asked.question) <= embedder.fingerprint.window
-    outcome = await path.workers.run(
-        remember,
-        path,
-        asking.principal,
-        asking.tenant,
-        asked,
-        finished,
-        dependencies=tuple(sorted(dependencies)),
-        epochs=found.domain.epochs,
-        vector=vector.vector if within else None,
-    )
-    return isinstance(outcome, Stored)
 
 
 def settle(asking: Asking, finished: Answer) -> None:

@@ -10,7 +10,18 @@ from collections.abc import Callable
 from typing import Literal
 
 Point = Literal[
-    "cache", "cache-checked", "scope", "searched", "hydrated", "recheck", "rechecked", "store", "commit", "committed"
+    "cache",
+    "cache-checked",
+    "hit",
+    "hit-checked",
+    "scope",
+    "searched",
+    "hydrated",
+    "recheck",
+    "rechecked",
+    "store",
+    "commit",
+    "committed",
 ]
 
 _hold: Callable[[Point], None] | None = None

@@ -29,9 +29,9 @@ MARK = "three months"
 # Two of one process at one time must not be the same question, since the second would wait for the first.
 QUERIES = ("How long is the notice period?", "What is the notice period?")
 # Behind these points access is looked up afresh, and what it said holds for what is shown. Whether the tenant is
-# suspended is asked when a question begins, and again while an answer is generated.
-CHECKS = ("cache", "searched", "recheck")
-SUSPENSION_CHECKS = ("recheck",)
+# suspended is asked when a question begins, and again before a stored answer leaves and while one is generated.
+CHECKS = ("cache", "hit", "searched", "recheck")
+SUSPENSION_CHECKS = ("hit", "recheck")
 
 
 class Late(AssertionError):
@@ -49,11 +49,11 @@ class Tally:
 
 
 class Driven:
-    """One process of the product."""
+    """One process of the product. `module` is what it runs, `more` its further arguments."""
 
-    def __init__(self, data_dir: Path, url: str) -> None:
+    def __init__(self, data_dir: Path, url: str, module: str = "process", *more: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.isolation.interleaving.process", str(data_dir), url],
+            [sys.executable, "-m", f"tests.isolation.interleaving.{module}", str(data_dir), url, *more],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
         )  # fmt: skip
         assert self.event() == {"ready": True}
@@ -195,6 +195,17 @@ class Interleavings:
 @contextmanager
 def two_processes(folder: Path, url: str) -> Iterator[Interleavings]:
     """Over PostgreSQL each with a folder of its own; over files both on one, as a server and a command are."""
+    key, folders = prepared(folder, url)
+    with ExitStack() as stack:
+        processes = []
+        for data_dir in folders:
+            processes.append(Driven(data_dir, url))
+            stack.callback(processes[-1].close)
+        yield Interleavings((processes[0], processes[1]), key)
+
+
+def prepared(folder: Path, url: str, text: str = TEXT) -> tuple[str, tuple[Path, Path]]:
+    """A tenant with its documents; ana's key, and the folder of each process."""
     folders = (folder / "one", folder / "two") if url else (folder / "one", folder / "one")
     tenants = Tenants(folders[0], MASTER, storage=postgres_storage(url, folders[0]) if url else None)
     tenants.create(TENANT)
@@ -204,15 +215,10 @@ def two_processes(folder: Path, url: str) -> Iterator[Interleavings]:
         directory.add_members(view, "team", ["user:ana"], 0.0)
         directory.add_members(view, "staff", ["group:team"], 0.0)
     with open_path(tenants) as path:
-        path.put(handle, DOCUMENT, TEXT, "group:staff")
+        path.put(handle, DOCUMENT, text, "group:staff")
         path.put(handle, "canteen.md", "The canteen opens at noon.", "tenant")
         # Keep every label in use, so that ana's domain, and with it the cache's namespace, survives a revocation.
         path.put(handle, "parking.md", "Visitors park behind the gate.", "group:staff", "group:other")
         path.put(handle, "lockers.md", "Lockers are on the second floor.", "group:other", deny=("user:ana",))
     tenants.close()
-    with ExitStack() as stack:
-        processes = []
-        for data_dir in folders:
-            processes.append(Driven(data_dir, url))
-            stack.callback(processes[-1].close)
-        yield Interleavings((processes[0], processes[1]), key)
+    return key, folders

@@ -1,0 +1,97 @@
+"""The steps of `retrieval.answer` that meet the cache: look up, serve what is found, offer what was made."""
+
+from __future__ import annotations
+
+from audit.record import Policy, Resource
+from cache.lookup import Asked, Candidate, Hit, Miss
+from cache.store import Stored
+from retrieval import steps
+from retrieval.context import Context
+from retrieval.question import Answer
+from retrieval.remembered import (
+    cited_in,
+    hit_use,
+    look_again,
+    look_up_exact,
+    look_up_semantic,
+    miss_use,
+    remember,
+    replayed,
+)
+from retrieval.search import Passages
+
+
+async def exact_hit(asking: steps.Asking) -> tuple[Asked, Hit | Miss]:
+    with asking.hop("cache"):
+        return await asking.path.workers.run(
+            look_up_exact, asking.path, asking.embedder, asking.principal, asking.tenant, asking.plan
+        )
+
+
+async def semantic_hit(asking: steps.Asking, asked: Asked, vector: steps.AskedVector) -> Hit | Miss:
+    with asking.hop("cache"):
+        found = await asking.path.workers.run(
+            look_up_semantic, asking.path, vector.embedder, asking.principal, asking.tenant, asked, vector.vector
+        )
+    if isinstance(found, Miss):
+        asking.trail.note(cache=miss_use(found, asked))
+    return found
+
+
+async def replay(asking: steps.Asking, asked: Asked, hit: Hit | Miss) -> Answer | Miss:
+    """Serve a stored answer: on record first, checked again after that, and free of generation.
+
+    One that changed meanwhile is a miss, and the question goes on; the record says that it did not leave.
+    """
+    if isinstance(hit, Miss):
+        return hit
+    asking.trail.note(
+        policy=Policy(
+            domain=asked.namespace.domain,
+            acl_epoch=hit.entry.acl_epoch,
+            corpus_epoch=hit.entry.corpus_epoch,
+            isolation=asking.tenant.contract.tier,
+            template=asking.plan.template.revision,
+        ),
+        cache=hit_use(hit, asked, asking.principal),
+        resources=[
+            Resource(document=citation.document, version=citation.version, chunk=citation.chunk, stage="replayed")
+            for citation in cited_in(hit)
+        ],
+    )
+    seq = await asking.trail.intent()
+    with asking.hop("cache"):
+        reason = await asking.path.workers.run(look_again, asking.path, asking.principal, asked, hit)
+    if reason is not None:
+        asking.trail.withdraw(reason.name.lower())
+        steps.note_question(asking.trail, asking.question)
+        steps.note_filter(asking.trail, asking.plan)
+        missed = Miss(reason, (Candidate(hit.entry.id, hit.similarity, reason),))
+        asking.trail.note(cache=miss_use(missed, asked))
+        return missed
+    served = replayed(hit, asking.plan, seq, asking.question.request_id)
+    steps.settle(asking, served)
+    return served
+
+
+async def store(
+    asking: steps.Asking, asked: Asked, finished: Answer, found: Passages, context: Context, vector: steps.AskedVector
+) -> bool:
+    """Offer the answer to the cache; False where it was not kept, as after a change of model on the way."""
+    path, embedder = asking.path, vector.embedder
+    if embedder is not asking.embedder:
+        return False
+    dependencies = {(source.passage.document_id, source.passage.version) for source in context.sources}
+    within = embedder.question_length(asked.question) <= embedder.fingerprint.window
+    outcome = await path.workers.run(
+        remember,
+        path,
+        asking.principal,
+        asking.tenant,
+        asked,
+        finished,
+        dependencies=tuple(sorted(dependencies)),
+        epochs=found.domain.epochs,
+        vector=vector.vector if within else None,
+    )
+    return isinstance(outcome, Stored)

@@ -39,6 +39,11 @@ TENANT, DOCUMENT, TEXT = "acme", "notice.md", "The notice period is three months
 _task: ContextVar[int | None] = ContextVar("task", default=None)
 
 
+def begin(task: int) -> None:
+    """What runs in this context from here on belongs to `task`."""
+    _task.set(task)
+
+
 class Watched(ExtractiveGenerator):
     """Keeps what it was given, by request."""
 
@@ -88,7 +93,7 @@ class Process:
         self.tenants.close()
 
     async def _question(self, task: int, do: str, key: str, query: str, cache: str = "default") -> None:
-        _task.set(task)
+        begin(task)
         request = secrets.token_hex(16)
         shown, hit, refused = "", False, None
         try:
@@ -111,7 +116,7 @@ class Process:
         self._done(task, shown=shown, context=context, hit=hit, refused=refused)
 
     def _change(self, task: int, do: str, how: str) -> None:
-        _task.set(task)
+        begin(task)
         try:
             CHANGES[how](self, do == "grant")
         except StrongroomError as error:

@@ -1,16 +1,16 @@
 """Text guards: may a cached answer to one question be given to another question?
 
 Each guard returns a typed verdict; the first veto decides. They see texts only, know nothing of vectors, and are
-versioned together: evidence about the cache's correctness belongs to one revision of the rules.
+versioned together: evidence about the cache's correctness belongs to one revision of the rules, which names the state
+of the code and of every list in `data/`.
 """
 
 from __future__ import annotations
 
-from cache.guards import contrast, polarity, relations, slots
+from cache.guards import contrast, families, polarity, relations, roles, slots
+from cache.guards.rules import REVISION as RULES_REVISION
 from cache.guards.words import Language, Text, common_language, read
 from cache.verdict import Verdict, passed, veto
-
-RULES_REVISION = "guards-3"
 
 __all__ = ["RULES_REVISION", "Language", "Text", "Verdict", "compare", "read"]
 
@@ -22,8 +22,12 @@ def compare(question: Text, cached: Text) -> Verdict:
     language = common_language(question, cached)
     if language is Language.UNKNOWN:
         return veto("language", "no rules for this language")
-    for check in (slots.check, polarity.check, relations.check, contrast.check):
-        verdict = check(question, cached, language)
+    turned = roles.turned(question, cached, language)
+    verdict = polarity.check(question, cached, language, turned=turned)
+    for check in (slots.check, families.check, relations.check, *(() if turned else (roles.check,)), contrast.check):
         if not verdict.passed:
             return verdict
-    return passed("guards")
+        verdict = check(question, cached, language)
+    if not verdict.passed:
+        return verdict
+    return passed("guards", near=verdict.near)

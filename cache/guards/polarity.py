@@ -1,41 +1,91 @@
 """Polarity guard: negators by parity, antonyms by pair.
 
-One flip between the two texts reverses the answer. Two flips cancel out only where one of them is a negator or
-a degree ("more impatient" = "less patient", "not brave" = "cowardly"); two independent antonyms do not.
+One flip between the two texts reverses the answer. Two flips cancel out only where one of them is a negator, a
+degree or the order of a comparison ("more impatient" = "less patient", "not brave" = "cowardly", "A is bigger than B" =
+"B is smaller than A"); two independent antonyms do not.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
+import regex
+
 from cache.guards import lexicon
+from cache.guards.numbers import alternatives
 from cache.guards.words import Language, Text, stem
 from cache.verdict import Verdict, passed, veto
 
 NAME = "polarity"
-_DEGREES = frozenset(
+_DEGREES: Final = frozenset(
     (a, b) for x, y in (("more", "less"), ("most", "least"), ("more", "fewer")) for a, b in ((x, y), (y, x))
 )
+_NEGATORS: Final = frozenset(stem(word) for word in lexicon.EN_NEGATORS)
 
-_OPPOSITES: dict[str, set[str]] = {}
+_OPPOSITES: Final[dict[str, set[str]]] = {}
 for _one, _other in lexicon.EN_ANTONYMS:
-    _OPPOSITES.setdefault(stem(_one), set()).add(stem(_other))
+    if stem(_one) not in _NEGATORS and stem(_other) not in _NEGATORS and stem(_one) != stem(_other):
+        _OPPOSITES.setdefault(stem(_one), set()).add(stem(_other))
+_HARMLESS: Final[dict[str, list[tuple[str, ...]]]] = {}
+for _phrase in lexicon.EN_NO_NEGATION:
+    for _number, _word in enumerate(_phrase):
+        if _word in lexicon.EN_NEGATORS or _word == "no":
+            _HARMLESS.setdefault(_word, []).append((*_phrase, str(_number)))
+_ZH_HARMLESS: Final = regex.compile(rf"(\p{{Script=Han}})[不没沒]\1|{alternatives(lexicon.ZH_NO_NEGATION)}")
+_ZH_NEGATOR: Final = regex.compile(alternatives(lexicon.ZH_NEGATORS))
+_ZH_ANTONYMS: Final = sorted(lexicon.ZH_ANTONYMS, key=lambda pair: (-len(pair[0]), pair))
 
 
-def check(question: Text, cached: Text, language: Language) -> Verdict:
+def check(question: Text, cached: Text, language: Language, *, turned: bool = False) -> Verdict:
+    """`turned`: the two texts compare the same two things the other way round, which is one flip."""
     if language is Language.CHINESE:
-        negators = abs(_zh_negators(question.source) - _zh_negators(cached.source))
+        negators, weak = abs(_zh_negators(question.source) - _zh_negators(cached.source)), False
         antonyms, degrees = _zh_antonyms(question.source, cached.source), 0
     else:
-        negators = abs(_en_negators(question) - _en_negators(cached))
+        ours, theirs = _en_negators(question), _en_negators(cached)
+        negators = abs(ours - theirs)
+        weak = _has_weak(cached if ours > theirs else question, question if ours > theirs else cached)
         antonyms, degrees = _en_antonyms(question, cached)
+    if turned:
+        return passed(NAME) if (antonyms + degrees + negators) % 2 else veto(NAME, "comparison turned round")
     if antonyms == 0 and degrees == 0:
-        return veto(NAME, "negation differs") if negators % 2 else passed(NAME)
+        return veto(NAME, "negation differs") if negators % 2 and not weak else passed(NAME)
     if antonyms == degrees + negators:
         return passed(NAME)
     return veto(NAME, "opposite words")
 
 
+def negators(text: Text) -> int:
+    """How many negators an English text holds."""
+    return _en_negators(text)
+
+
 def _en_negators(text: Text) -> int:
-    return sum(word in lexicon.EN_NEGATORS for word in text.words)
+    known = text.memo.get("negators")
+    if isinstance(known, int):
+        return known
+    words = text.words
+    count = sum(
+        (word in lexicon.EN_NEGATORS and not _is_harmless(words, position))
+        or (word.startswith("non-") and len(word) > 5)
+        for position, word in enumerate(words)
+    )
+    text.memo["negators"] = count
+    return count
+
+
+def _is_harmless(words: tuple[str, ...], position: int) -> bool:
+    """Whether the negator stands in a phrase that negates nothing ("no more than", "whether or not")."""
+    for *phrase, offset in _HARMLESS.get(words[position], ()):
+        start = position - int(offset)
+        if start >= 0 and words[start : start + len(phrase)] == tuple(phrase):
+            return True
+    return False
+
+
+def _has_weak(fewer: Text, more: Text) -> bool:
+    """Whether the text with fewer negators says its "no" by another word ("I lost access": "I have no access")."""
+    return any(word in lexicon.EN_WEAK_NEGATORS and word not in more.stems for word in fewer.words)
 
 
 def _en_antonyms(question: Text, cached: Text) -> tuple[int, int]:
@@ -54,38 +104,43 @@ def _en_antonyms(question: Text, cached: Text) -> tuple[int, int]:
 
 
 def _own_words(text: Text, other: Text) -> list[str]:
-    return [word for word in text.stems if word not in other.stems and word not in lexicon.EN_NEGATORS]
+    """Words that the other text has in no form."""
+    stems = set(other.stems.values())
+    return [
+        word
+        for word, found in text.stems.items()
+        if word not in other.stems and found not in stems and word not in lexicon.EN_NEGATORS
+    ]
 
 
 def opposite(word: str, text: Text, candidate: str, other: Text) -> bool:
     """Whether `word` of `text` is an antonym of `candidate` of `other`."""
-    if other.stems[candidate] in _OPPOSITES.get(text.stems[word], ()):
-        return True
-    return _negated(word, candidate) or _negated(candidate, word)
+    one, two = text.stems[word], other.stems[candidate]
+    return two in _OPPOSITES.get(one, ()) or _negated(one, two) or _negated(two, one) or _deprived(word, candidate)
 
 
 def _negated(word: str, other: str) -> bool:
-    """Whether `other` is `word` behind a negative prefix, or `word` ends in -ful where `other` ends in -less."""
-    if len(word) < 3:
+    """Whether `other` is `word` behind a negative prefix."""
+    if len(word) < 3 or len(other) <= len(word) or not other.endswith(word):
         return False
-    if other.endswith(word):
-        return other[: -len(word)].removesuffix("-") in lexicon.EN_NEGATIVE_PREFIXES
-    return word.endswith("ful") and other == word[:-3] + "less"
+    return other[: -len(word)].removesuffix("-") in lexicon.EN_NEGATIVE_PREFIXES
+
+
+def _deprived(word: str, other: str) -> bool:
+    """ "careful" against "careless"."""
+    return (word.endswith("ful") and other == word[:-3] + "less") or (
+        other.endswith("ful") and word == other[:-3] + "less"
+    )
 
 
 def _zh_negators(text: str) -> int:
-    for harmless in lexicon.ZH_NO_NEGATION:
-        text = text.replace(harmless, "")
-    return sum(text.count(negator) for negator in lexicon.ZH_NEGATORS)
+    return len(_ZH_NEGATOR.findall(_ZH_HARMLESS.sub("\u2022", text)))
 
 
 def _zh_antonyms(question: str, cached: str) -> int:
     """Pairs that stand against each other; a longer word covers the shorter ones inside it."""
-    pairs = sorted(
-        ((a, b) for a, b in lexicon.ZH_ANTONYMS if a in question and b in cached), key=lambda pair: -len(pair[0])
-    )
     flips = 0
-    for a, b in pairs:
+    for a, b in _ZH_ANTONYMS:
         if a in question and b in cached and a not in cached and b not in question:
             flips += 1
             question, cached = question.replace(a, ""), cached.replace(b, "")

@@ -1,54 +1,73 @@
-"""Relation guard: who does what to whom, in which direction, when, and to how many.
+"""Relations guard: what is asked, whether it must or may be, of whom, in which direction, and within which bounds.
 
-The content words may be the same and the answer still another: "A loyal to B" and "B loyal to A", "from X to Y",
-"is" and "used to be", "and" and "or", "all" and "some", "he" and "she", "where" and "when".
+The content words may be the same and the answer still another: "where" and "when", "must" and "may", "my" and
+"your", "from X to Y", "at least five" and "at most five". Who does what to whom is for `roles`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import Final
+
 import regex
 
 from cache.guards import lexicon
+from cache.guards.units import MONTHS, MULTIPLIERS, NUMBER_WORDS, ORDINALS, WEEKDAYS
 from cache.guards.words import Language, Text, stem
 from cache.verdict import Verdict, passed, veto
+import itertools
 
 NAME = "relations"
 
-# Each line: name, whether a marker on one side only is a veto, and the markers that exclude one another.
-_MARKERS: tuple[tuple[str, bool, tuple[frozenset[str], ...]], ...] = (
-    ("conjunction", False, (frozenset({"and"}), frozenset({"or"}))),
-    ("quantifier", False, (frozenset({"all", "every", "each"}), frozenset({"some", "any"}), frozenset({"none"}))),
-    ("exclusivity", True, (frozenset({"only", "solely"}),)),
-    ("gender", True, (frozenset({"he", "him", "his"}), frozenset({"she", "her", "hers"}))),
-    ("future", True, (frozenset({"becoming", "become", "becomes"}), frozenset({"used"}))),
-    ("obligation", False, (frozenset({"must", "shall"}), frozenset({"may", "can", "could", "might"}))),
-    (
-        "time or bound",
-        False,
-        tuple(
-            frozenset(words.split())
-            for words in ("before", "after since", "during while", "within", "until till", "over", "under", "up", "by")
-        ),
-    ),
-)
 # Signs that no word stands for: comparisons, a minus before a number, the marks of "C#" and "C++".
-_SIGNS = regex.compile(r"[<>≤≥≠±]|(?<=\p{L})[#+]+|(?<![\p{Latin}\p{N}.)])[-\u2212\u2013](?=\d)")
-_SAME_QUESTION = {"whom": "who"}
-_PERSONS = frozenset({"who", "whom", "which", "what"})
-_DO = frozenset({"do", "does", "did"})
-_ASKS = regex.compile(r"\b(?:how (?:many|much|long|often)|where|when|who|whom|whose|why)\b")
-_PASSIVE = regex.compile(
-    r"\b(?:is|are|was|were|be|been|being|get|gets|got)\b(?:\s+[\w'-]+){1,5}?\s+(?:\w+(?:ed|en|wn|ght|ld|und|pt|nt|ne|ung|ood|ost|ade|id|urt|it|ut|et|un|ept|ead))\s+by\b",
+_SIGNS = regex.compile(
+    r"[<>≤≥≠±]|(?<=\p{L})(?:#|\+{2})(?!\p{L})|(?<![\p{Latin}\p{N}.)]|\d )[-\u2212](?=\d)|(?<=\d)\+(?!\d)"
 )
-_ZH_EXCLUSIVE = (
-    ("和", "或"),
-    ("所有", "部分"),
-    ("只", ""),
-    ("他", "她"),
-    ("哪里", "什么时候"),
-    ("谁", "什么时候"),
-    ("多少", "为什么"),
+_PAST: Final = frozenset({"did", "was", "were", "had"})
+_PRESENT: Final = frozenset({"do", "does", "is", "are", "am", "has", "have", "can", "may", "must", "should"})
+_FUTURE: Final = frozenset({"will", "shall"})
+_OWNERS: Final = {
+    "my": 1, "our": 1, "mine": 1, "ours": 1, "your": 2, "yours": 2, "his": 3, "her": 4, "their": 5, "theirs": 5, "its": 6,
+}  # fmt: skip
+_SPEAKERS: Final = {
+    "i": 1,
+    "we": 1,
+    "me": 1,
+    "us": 1,
+    "you": 2,
+    "he": 3,
+    "him": 3,
+    "she": 4,
+    "her": 4,
+    "they": 5,
+    "them": 5,
+}
+_BETWEEN: Final = frozenset(
+    {"the", "a", "an", "of", "about", "around", "roughly", "approximately", "nearly", "another", "next", "age"}
 )
+_DATES: Final = (
+    MONTHS.keys() | WEEKDAYS.keys() | ORDINALS.keys() | {"noon", "midnight", "midday", "tomorrow", "today", "yesterday"}
+)
+_NUMBERS: Final = NUMBER_WORDS.keys() | MULTIPLIERS.keys()
+_UNSPECIFIC: Final = frozenset({"what", "which", "how"})
+
+
+def _by_first(phrases: Iterable[tuple[tuple[str, ...], str]]) -> dict[str, list[tuple[tuple[str, ...], str]]]:
+    found: dict[str, list[tuple[tuple[str, ...], str]]] = {}
+    for phrase, name in sorted(phrases, key=lambda entry: -len(entry[0])):
+        found.setdefault(phrase[0], []).append((phrase[1:], name))
+    return found
+
+
+_ASKS: Final = _by_first(lexicon.ASKS.items())
+_MODALITY: Final = _by_first(lexicon.MODALITY.items())
+_BEFORE: Final = _by_first(
+    (phrase, bound.name) for bound in lexicon.BOUNDS for phrase in lexicon.split_phrases(bound.before)
+)
+_BEHIND: Final = _by_first(
+    (phrase, bound.name) for bound in lexicon.BOUNDS for phrase in lexicon.split_phrases(bound.behind)
+)
+_HARD: Final = frozenset(bound.name for bound in lexicon.BOUNDS if bound.hard)
 
 
 def check(question: Text, cached: Text, language: Language) -> Verdict:
@@ -56,26 +75,154 @@ def check(question: Text, cached: Text, language: Language) -> Verdict:
         return veto(NAME, "sign differs")
     if language is Language.CHINESE:
         return _check_chinese(question, cached)
-    for name, one_sided, markers in _MARKERS:
-        ours, theirs = _present(question.words, markers), _present(cached.words, markers)
-        if ours != theirs and (one_sided or (ours and theirs and not ours & theirs)):
-            return veto(NAME, f"{name} differs")
     asked, before = _asks(question), _asks(cached)
-    if asked and before and not asked & before:
+    if asked and before and asked != before:
         return veto(NAME, "question word differs")
+    modality, other = _modality(question), _modality(cached)
+    if modality and other and modality != other:
+        return veto(NAME, "modality differs")
+    if {_tense(question), _tense(cached)} in _TENSES:
+        return veto(NAME, "tense differs")
+    if _owner_differs(question, cached) or _persons_exchanged(question, cached):
+        return veto(NAME, "person differs")
+    mine, theirs = _bounds(question), _bounds(cached)
+    if (mine - theirs and theirs - mine) or not _HARD.isdisjoint(mine ^ theirs):
+        return veto(NAME, "bound differs")
     if _direction(question, cached):
         return veto(NAME, "direction reversed")
-    return _roles(question, cached)
+    return passed(NAME)
 
 
-def _present(words: tuple[str, ...], markers: tuple[frozenset[str], ...]) -> frozenset[int]:
-    return frozenset(number for number, marker in enumerate(markers) if not marker.isdisjoint(words))
+_TENSES: Final = ({"past", "future"}, {"past", "present"})
 
 
-def _asks(text: Text) -> frozenset[str]:
-    """Only the first one counts: "when" in the middle is usually a conjunction."""
-    found = _ASKS.search(" ".join(text.words[:6]))
-    return frozenset({_SAME_QUESTION.get(found.group(), found.group())}) if found else frozenset()
+def _match(
+    table: dict[str, list[tuple[tuple[str, ...], str]]], words: tuple[str, ...], position: int
+) -> tuple[str, int] | None:
+    """The name of the longest phrase that begins there, and where it ends."""
+    for rest, name in table.get(words[position], ()):
+        end = position + 1 + len(rest)
+        if words[position + 1 : end] == rest:
+            return name, end
+    return None
+
+
+def _asks(text: Text) -> str:
+    """The first question word decides; "when" in the middle is usually a conjunction."""
+    words = text.words
+    for position, word in enumerate(words[:8]):
+        if found := _match(_ASKS, words, position):
+            return found[0]
+        if word in _UNSPECIFIC or (position == 0 and word in _OPENERS):
+            return ""
+    return ""
+
+
+_OPENERS: Final = frozenset(
+    [
+        "is",
+        "are",
+        "was",
+        "were",
+        "do",
+        "does",
+        "did",
+        "can",
+        "could",
+        "may",
+        "might",
+        "must",
+        "shall",
+        "should",
+        "will",
+        "would",
+        "has",
+        "have",
+        "am",
+        "if",
+    ]
+)
+
+
+def _modality(text: Text) -> str:
+    """Of a question of yes or no, by its first words; of "who can" and "who must", by the word behind."""
+    words = text.words
+    start = 1 if words and words[0] in ("who", "which", "what") else 0
+    if len(words) <= start:
+        return ""
+    found = _match(_MODALITY, words, start)
+    if found and start == 0 and words[0] in ("can", "could") and words[1:2] == ("you",):
+        # "Can you tell me" is a way to ask.
+        return ""
+    if found:
+        return found[0]
+    if (
+        start == 0
+        and words[0] in ("do", "does")
+        and ({("have", "to"), ("need", "to")} & set(itertools.pairwise(words)))
+    ):
+        return "obliged"
+    return ""
+
+
+def _tense(text: Text) -> str:
+    """Of a question that begins with an auxiliary, or has one right behind the question word."""
+    for word in text.words[:2]:
+        for tense, words in (("past", _PAST), ("present", _PRESENT), ("future", _FUTURE)):
+            if word in words:
+                return tense
+    return ""
+
+
+def _owner_differs(question: Text, cached: Text) -> bool:
+    """ "my card" against "your card": the same thing of another owner."""
+    ours, theirs = _owners(question), _owners(cached)
+    return any(ours[thing].isdisjoint(theirs[thing]) for thing in ours.keys() & theirs.keys())
+
+
+def _owners(text: Text) -> dict[str, set[int]]:
+    found: dict[str, set[int]] = {}
+    for word, after in zip(text.words, text.words[1:], strict=False):
+        if word in _OWNERS and after not in lexicon.EN_FUNCTION:
+            found.setdefault(text.stems[after], set()).add(_OWNERS[word])
+    return found
+
+
+def _persons_exchanged(question: Text, cached: Text) -> bool:
+    """ "Can I see your calendar" against "can you see my calendar"; a "you" that means anybody exchanges nothing."""
+    ours, theirs = _persons(question), _persons(cached)
+    return len(ours) == len(theirs) >= 2 and ours != theirs and sorted(ours) == sorted(theirs) and ours[0] != theirs[0]
+
+
+def _persons(text: Text) -> list[int]:
+    return [person for word in text.words if (person := _SPEAKERS.get(word) or _OWNERS.get(word))]
+
+
+def _bounds(text: Text) -> frozenset[str]:
+    """The bounds of the numbers and dates in a text."""
+    known = text.memo.get("bounds")
+    if isinstance(known, frozenset):
+        return known
+    found = frozenset(_find_bounds(text.words))
+    text.memo["bounds"] = found
+    return found
+
+
+def _find_bounds(words: tuple[str, ...]) -> Iterator[str]:
+    for position, word in enumerate(words):
+        if word in _BEFORE and (match := _match(_BEFORE, words, position)):
+            name, end = match
+            following = next((word for word in words[end : end + 3] if word not in _BETWEEN), "")
+            # "over the years" and "by the shop" bound nothing.
+            if _is_number(following) or (name not in _HARD and following in _DATES):
+                yield name
+        if word in _BEHIND and position and (match := _match(_BEHIND, words, position)):
+            if any(_is_number(before) for before in words[max(0, position - 3) : position]):
+                yield match[0]
+
+
+def _is_number(word: str) -> bool:
+    return word[:1].isdigit() or word in _NUMBERS
 
 
 def _direction(question: Text, cached: Text) -> bool:
@@ -96,64 +243,7 @@ def _followers(words: tuple[str, ...], preposition: str) -> set[str]:
     return followers
 
 
-def _roles(question: Text, cached: Text) -> Verdict:
-    """Two texts of the same content words: their order, and the voice, decide who does what."""
-    ours, theirs = [question.stems[word] for word in question.content], [cached.stems[word] for word in cached.content]
-    if not lexicon.SYMMETRIC.isdisjoint(question.words) or len(ours) < 2:
-        return passed(NAME)
-    voice = bool(_PASSIVE.search(question.source.lower())) != bool(_PASSIVE.search(cached.source.lower()))
-    shared = set(ours) & set(theirs)
-    ours, theirs = [word for word in ours if word in shared], [word for word in theirs if word in shared]
-    if len(ours) < 2 or sorted(ours) != sorted(theirs):
-        return passed(NAME)
-    if ours == theirs:
-        return veto(NAME, "active and passive exchanged") if voice else passed(NAME)
-    if voice:
-        return passed(NAME)
-    if {_asked_role(question), _asked_role(cached)} == {"subject", "object"}:
-        return veto(NAME, "roles exchanged")
-    swapped = [position for position in range(len(ours)) if ours[position] != theirs[position]]
-    if _exchanged(ours, theirs, swapped) and not _coordinated(question, ours, swapped):
-        return veto(NAME, "roles exchanged")
-    return passed(NAME)
-
-
-def _asked_role(text: Text) -> str:
-    """What is asked for: the subject in "Who reports to Ana?", the object in "Who does Ana report to?"."""
-    if len(text.words) < 2 or text.words[0] not in _PERSONS:
-        return ""
-    if text.words[1] in _DO:
-        return "object"
-    return "" if text.words[1] in lexicon.EN_FUNCTION else "subject"
-
-
-def _exchanged(ours: list[str], theirs: list[str], swapped: list[int]) -> bool:
-    """Whether two words, or two runs of words, have changed places around something that stayed."""
-    first, last = swapped[0], swapped[-1]
-    mine, other = ours[first : last + 1], theirs[first : last + 1]
-    for left in range(1, len(mine)):
-        for right in range(1, len(mine) - left):
-            if other == mine[len(mine) - right :] + mine[left : len(mine) - right] + mine[:left]:
-                return True
-    return False
-
-
-def _coordinated(text: Text, ours: list[str], swapped: list[int]) -> bool:
-    """Whether the two that changed places are joined by "and" or "or"."""
-    ends = {ours[swapped[0]], ours[swapped[-1]]}
-    for position, word in enumerate(text.words):
-        if word in ("and", "or"):
-            near = {stem(found) for found in text.words[max(0, position - 3) : position + 4]}
-            if ends <= near:
-                return True
-    return False
-
-
 def _check_chinese(question: Text, cached: Text) -> Verdict:
-    for one, other in _ZH_EXCLUSIVE:
-        for a, b in ((question.source, cached.source), (cached.source, question.source)):
-            if one in a and one not in b and (not other or other in b):
-                return veto(NAME, "relation differs")
     if sorted(question.content) == sorted(cached.content) and question.content != cached.content:
         return veto(NAME, "word order differs")
     return passed(NAME)

@@ -1,15 +1,17 @@
 """Words of a question, its language, and which of its words carry content.
 
 Rules exist for English and Chinese. Every other language, and text that cannot be told, has none: the guards
-abstain, which means a miss.
+abstain, which means a miss. So does text that can look like what it is not: controls that hide or turn letters, marks
+without a letter, digits of other scripts, letters that only resemble English ones, and text beyond the bound.
 """
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 import regex
 
@@ -28,7 +30,8 @@ class Text:
 
     `words` are lower-case with contractions spelled out ("don't" -> "do", "not"), for Chinese single characters;
     `cased` are the words as written; `content` are the words that carry content, in order. `stems` gives the stem of
-    every word.
+    every word. Text that is not read (too long, or not safe to read) has no words. `memo` holds what the guards found in
+    it, so that one question is read once for all candidates.
     """
 
     source: str
@@ -37,10 +40,28 @@ class Text:
     cased: tuple[str, ...]
     content: tuple[str, ...]
     stems: Mapping[str, str]
+    memo: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
 
+
+MAX_CHARACTERS: Final = 4_000
+"""Longer questions have no guards and no semantic hits; embedding windows end far below."""
 
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+(?:['\-][\p{L}\p{M}\p{N}]+)*")
 _SMALL_DIGIT = regex.compile(r"(?<=\p{Nd})\p{No}")
+# Controls, format characters and unassigned ones, but for what emoji are joined with; marks that NFKC left over; digits
+# that are not 0 to 9; Latin letters that are no letters of a living orthography (IPA, small capitals, dotless i).
+_UNREADABLE = regex.compile(
+    r"[\p{C}--[\t\n\r\u200d]]|(?<![\p{So}\p{Sk}\ufe0f])\u200d|[\p{M}--[\ufe0e\ufe0f]]|[\p{Nd}--[0-9]]|[\p{No}\p{Nl}]"
+    r"|[\p{Script=Latin}--[A-Za-z\u00c0-\u024f\u1e00-\u1eff]]|[\u0131\u0138\u0149\u0186\u0190\u0196\u01a6\u01c0-\u01c3\u01dd\u0237]",
+    flags=regex.V1,
+)
+_REWRITTEN = regex.compile(
+    r"№|\b[Nn]o\.\s?(?=\d)|\bU\.\s?[SK]\.(?:A\.)?|\bw/o\b|\bw/(?=\s)|\bper cent\b|(?<=\s)&(?=\s)|[\u00b5\u03bc](?=[glms]\b)|[\u03a9\u2126]|(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))|[‘’ʼ′`´＇](?=[\p{L}\s])|[\u2010\u2011\u2212](?=\w)"
+)
+_INSTEAD: Final = {
+    "№": "#", "w/o": "without", "w/": "with", "per cent": "percent", "&": "and", "\u00b5": "micro", "\u03bc": "micro",
+    "\u03a9": " ohm", "\u2126": " ohm", "\u00a0": ",", "\u2009": ",", "\u202f": ",", "\u2010": "-", "\u2011": "-", "\u2212": "-",
+}  # fmt: skip
 _HAN = regex.compile(r"\p{Script=Han}")
 _OTHER_SCRIPT = regex.compile(r"[\p{L}--\p{Script=Latin}--\p{Script=Han}--\p{Script=Common}]", flags=regex.V1)
 _HAN_OR_WORD = regex.compile(r"\p{Script=Han}|[\p{Script=Latin}\p{N}]+(?:[.\-][\p{Script=Latin}\p{N}]+)*")
@@ -63,8 +84,14 @@ def read(source: str) -> Text:
 
     Raised and lowered digits and fractions keep apart from the digit before them: 10⁶ is not 106, 2½ not 21/2.
     """
-    apart = _SMALL_DIGIT.sub(" \\g<0>", source)
-    plain = unicodedata.normalize("NFKC", apart).replace("\u2019", "'").replace("\u2018", "'")
+    if len(source) > MAX_CHARACTERS:
+        return _unread(source)
+    apart = _SMALL_DIGIT.sub(" \\g<0>", _REWRITTEN.sub(_rewrite, source))
+    plain = (
+        apart if apart.isascii() else unicodedata.normalize("NFKC", apart).replace("\u2019", "'").replace("\u2018", "'")
+    )
+    if len(plain) > MAX_CHARACTERS or _UNREADABLE.search(plain):
+        return _unread(plain)
     if _HAN.search(plain):
         units = tuple(_HAN_OR_WORD.findall(plain.lower()))
         content = tuple(unit for unit in units if unit not in lexicon.ZH_FILLERS)
@@ -73,10 +100,27 @@ def read(source: str) -> Text:
         )
     cased = tuple(_WORD.findall(plain))
     words = tuple(part for word in cased for part in _spell_out(word.lower()))
-    language = Language.UNKNOWN if _OTHER_SCRIPT.search(plain) else _language_of_latin(words)
+    other_script = not plain.isascii() and _OTHER_SCRIPT.search(plain)
+    language = Language.UNKNOWN if other_script else _language_of_latin(words)
     # Small, they are what is left of "it's", "don't" and "I'd"; large, they name a class, a size or an annex.
     labels = {word.lower() for word in cased if word in ("S", "T", "D")}
     return Text(plain, language, words, cased, _content(words, labels), {word: stem(word) for word in words})
+
+
+def _unread(plain: str) -> Text:
+    return Text(plain, Language.UNKNOWN, (), (), (), {})
+
+
+def _rewrite(match: regex.Match[str]) -> str:
+    """Signs and abbreviations in the form that the guards read."""
+    found = match.group()
+    if found in _INSTEAD:
+        return _INSTEAD[found]
+    if found[0] in "Nn":
+        return "#"
+    if found[0] == "U":
+        return "US" if "S" in found else "UK"
+    return "'"
 
 
 def common_language(question: Text, cached: Text) -> Language:

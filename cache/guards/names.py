@@ -1,0 +1,77 @@
+"""Names: capitalised words, acronyms and Roman numerals of an English text."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import regex
+
+from cache.guards import lexicon
+from cache.guards.units import CURRENCIES, MONTHS, WEEKDAYS
+from cache.guards.words import Text
+
+_SENTENCE: Final = regex.compile(r"(?:^|[.?!:]\s+|\n)\W*(\w)")
+_CAPITALISED: Final = regex.compile(r"(?<![\w'])\p{Lu}[\p{L}\p{M}]*(?:['-][\p{L}\p{M}]+)*")
+_ROMAN: Final = dict(zip("ivxlcdm", (1, 5, 10, 50, 100, 500, 1000), strict=True))
+_NUMERAL: Final = regex.compile(r"(?=[ivxl])x{0,3}l?x{0,3}(?:ix|iv|v?i{0,3})")
+_NO_NAME: Final = (
+    lexicon.EN_FUNCTION | lexicon.EN_FILLERS | MONTHS.keys() | WEEKDAYS.keys() | CURRENCIES.keys() - {"block"}
+)
+
+
+def names(text: Text) -> set[str]:
+    """Capitalised words that do not begin a sentence; none where capitals say nothing (ALL CAPS, Title Case)."""
+    if not _capitals_tell(text):
+        return set()
+    starts = {match.start(1) for match in _SENTENCE.finditer(text.source)}
+    return {
+        lexicon.ALIASES.get(word, word)
+        for match in _CAPITALISED.finditer(text.source)
+        if match.start() not in starts and (word := match.group().casefold().removesuffix("'s")) not in _NO_NAME
+    }
+
+
+def _capitals_tell(text: Text) -> bool:
+    """Not in a text of capitals alone, and not where function words have them too."""
+    letters = [word for word in text.cased[1:] if word[0].isalpha() and word != "I"]
+    capitals = [word for word in letters if word[0].isupper()]
+    if len(letters) > 2 and all(word.isupper() for word in letters):
+        return False
+    return len(capitals) <= 0.7 * len(letters) or not any(word.lower() in lexicon.EN_FUNCTION for word in capitals)
+
+
+def differ(ours: set[str], theirs: set[str], question: Text, cached: Text) -> bool:
+    """Whether each text names something that the other has in no form."""
+    return _absent(ours, theirs, cached) and _absent(theirs, ours, question)
+
+
+def _absent(names_: set[str], others: set[str], other: Text) -> bool:
+    present = {lexicon.ALIASES.get(word, word) for word in other.words}
+    return any(name not in present and not _abbreviates(name, others) for name in names_)
+
+
+def _abbreviates(name: str, others: set[str]) -> bool:
+    """ "nyc" beside "new", "york", "city": as many names as letters, with these initials."""
+    return 2 <= len(name) <= 6 and len(others) >= len(name) and sorted(name) == sorted(word[0] for word in others)
+
+
+def acronyms(text: Text) -> set[str]:
+    """Words that capitals make another word ("US" against "us"), unless all the text is in capitals."""
+    if not any(word.islower() for word in text.cased):
+        return set()
+    return {word for word in text.cased if word.isupper() and len(word) > 1 and word.lower() in lexicon.ACRONYMS}
+
+
+def roman(text: Text) -> set[str]:
+    """Roman numerals in capitals, as numbers: "World War II" is "World War 2". A single letter needs its noun."""
+    found = set()
+    for before, word in zip(text.cased, text.cased[1:], strict=False):
+        numeral = word.lower()
+        if word.isupper() and _NUMERAL.fullmatch(numeral) and (len(word) > 1 or before.lower() in lexicon.NUMBERED):
+            found.add(str(_roman_value(numeral)))
+    return found
+
+
+def _roman_value(numeral: str) -> int:
+    values = [_ROMAN[letter] for letter in numeral]
+    return sum(-now if now < after else now for now, after in zip(values, [*values[1:], 0], strict=True))

@@ -34,12 +34,16 @@ SCOPED_CLASSES = {
     "indexing/remote/engines.py": {"RemoteEngines"},
     "indexing/collections/open.py": {"OpenCollections"},
     "cache/stores/local.py": {"LocalStore"},
+    "cache/stores/port.py": {"CacheStore"},
+    "cache/stores/redis.py": {"RedisStore"},
 }
 
 # What serves an operator of the whole process, or says nothing about any tenant's content. Each with its reason.
 EXEMPT = {
     "of": "builds a snapshot from parts that a view gave; reads nothing",
     "stamped": "the same snapshot at later epochs; reads nothing",
+    "health": "says whether a store is reached; reads nothing of any tenant",
+    "shutdown": "closes connections at the end of the process",
     "close": "closes the in-memory state of a tenant id or of the process; returns nothing",
 }
 

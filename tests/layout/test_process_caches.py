@@ -10,6 +10,7 @@ from tests.layout.scope_rule import parse, product_files
 # Attributes that outlive a request, with what separates the tenants in them, and what bounds them.
 KEPT = {
     "cache/stores/local.py": "tenant id, then entry id; times without content, a fixed number of both",
+    "cache/stores/uses.py": "tenant id, then an entry's digest; times without content, a fixed number of both",
     "cache/stores/vectors.py": "(tenant id, namespace); a budget of bytes",
     "cache/flight.py": "(tenant id, namespace, exact key); futures without content, for questions in flight",
     "indexing/collections/open.py": "tenant id; locks for loads under way (snapshots: tenancy.recent, by bytes)",

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -21,6 +22,7 @@ Dependencies = tuple[tuple[int, str], ...]
 """(document id, version) of every document in the answer's context, cited or not, sorted."""
 
 _PURPOSE: Final = "cache-entry"
+_DEPENDENCIES: Final = msgspec.json.Decoder(Dependencies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +77,15 @@ def canonical_payload(answer: Mapping[str, Any]) -> bytes:
 
 
 def encode_dependencies(dependencies: Dependencies) -> str:
-    return json.dumps(dependencies, separators=(",", ":"))
+    return msgspec.json.encode(dependencies).decode()
 
 
 def decode_dependencies(text: str) -> Dependencies:
     """Raises `Corrupt` for anything but a list of [id, version] pairs."""
     try:
-        found = tuple((document_id, version) for document_id, version in json.loads(text))
-    except (ValueError, TypeError):
+        return _DEPENDENCIES.decode(text)
+    except (msgspec.DecodeError, UnicodeError):
         raise Corrupt("the dependencies of a cache entry cannot be read") from None
-    if not all(type(document_id) is int and isinstance(version, str) for document_id, version in found):
-        raise Corrupt("the dependencies of a cache entry have wrong types")
-    return found
 
 
 def _checksum(tenant: TenantHandle, entry: Entry) -> bytes:

@@ -15,11 +15,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import ColumnElement, Select, bindparam, delete, func, insert, select, true, update
-from sqlalchemy.dialects import sqlite
-from sqlalchemy.engine import Connection, Row
+from sqlalchemy import ColumnElement, bindparam, delete, func, insert, select, true, update
+from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
 from cache.entry import Entry, Vector, decode_dependencies, encode_dependencies
@@ -32,6 +31,7 @@ from cache.stores.tables import FILE
 from cache.stores.vectors import VectorIndex, VectorIndexes
 from tenancy.database import Database
 from tenancy.errors import Corrupt, InvalidInput, Unavailable
+from tenancy.prepared import Prepared
 from tenancy.tenant import TenantHandle
 
 _logger = logging.getLogger(__name__)
@@ -41,34 +41,32 @@ USES: Final = 1_000
 TENANTS: Final = 1_024
 """Tenants with such uses; the one that served least recently loses them, whatever the others served."""
 
+# Vectors that are read at a time into an index that is behind.
+_BATCH: Final = 4_096
 # Eviction goes this far below the quota, so that a full cache does not evict at every write.
 _HEADROOM = 0.95
 _NAMES = tuple(field.name for field in fields(Entry))
 _COLUMNS = [tables.entries.c[name] for name in _NAMES]
 
 
-def _sql(statement: Select[Any]) -> str:
-    """Compiled once: assembling a small statement costs more time than running it."""
-    return str(statement.compile(dialect=sqlite.dialect()))
-
-
-_BY_EXACT = _sql(
+_BY_EXACT: Final = Prepared(
     select(*_COLUMNS).where(
         tables.entries.c.namespace == bindparam("namespace"), tables.entries.c.exact == bindparam("exact")
     )
 )
-_BY_SEQS = _sql(
+_BY_SEQS: Final = Prepared(
     select(tables.entries.c.seq, *_COLUMNS).where(
         tables.entries.c.seq.in_(select(func.json_each(bindparam("seqs")).table_valued("value").c.value))
     )
 )
-_VECTORS_ABOVE = _sql(
+_VECTORS_ABOVE: Final = Prepared(
     select(tables.entries.c.seq, tables.entries.c.vector)
     .where(tables.entries.c.namespace == bindparam("namespace"), tables.entries.c.seq > bindparam("high"))
     .order_by(tables.entries.c.seq)
+    .limit(_BATCH)
 )
-_CHECKSUM = _sql(select(tables.entries.c.checksum).where(tables.entries.c.id == bindparam("id")))
-_LIVE = select(tables.entries.c.seq).where(tables.entries.c.namespace == bindparam("namespace"))
+_CHECKSUM: Final = Prepared(select(tables.entries.c.checksum).where(tables.entries.c.id == bindparam("id")))
+_LIVE: Final = Prepared(select(tables.entries.c.seq).where(tables.entries.c.namespace == bindparam("namespace")))
 
 
 class LocalStore:
@@ -97,8 +95,8 @@ class LocalStore:
         """The entry under an exact key; whether it may be served is the caller's to decide."""
         _own(tenant, namespace)
         with self._reading(tenant) as connection:
-            row = connection.exec_driver_sql(_BY_EXACT, (namespace.value, exact)).one_or_none()
-        return None if row is None else _entry(row)
+            rows = _BY_EXACT.rows(connection, {"namespace": namespace.value, "exact": exact})
+        return _entry(rows[0]) if rows else None
 
     def nearest(self, tenant: TenantHandle, namespace: Namespace, vector: Vector) -> list[tuple[Entry, float]]:
         """The policy's `nearest` entries of the namespace by cosine, best first.
@@ -112,7 +110,7 @@ class LocalStore:
             found = self._candidates(connection, index, namespace, vector)
             if found is None:
                 with index.lock:
-                    index.retain(connection.execute(_LIVE, {"namespace": namespace.value}).scalars())
+                    index.retain(seq for (seq,) in _LIVE.rows(connection, {"namespace": namespace.value}))
                 found = self._candidates(connection, index, namespace, vector) or []
         scored = [(entry, similarity) for entry in found if (similarity := entry.similarity(vector)) is not None]
         return sorted(scored, key=lambda candidate: -candidate[1])
@@ -166,8 +164,8 @@ class LocalStore:
 
     def holds(self, tenant: TenantHandle, entry: Entry) -> bool:
         with self._reading(tenant) as connection:
-            row = connection.exec_driver_sql(_CHECKSUM, (entry.id,)).one_or_none()
-        return row is not None and hmac.compare_digest(row[0], entry.checksum)
+            rows = _CHECKSUM.rows(connection, {"id": entry.id})
+        return bool(rows) and hmac.compare_digest(rows[0][0], entry.checksum)
 
     def discard(self, tenant: TenantHandle, entry: Entry) -> None:
         """Remove one entry, for instance a corrupt one."""
@@ -239,14 +237,11 @@ class LocalStore:
     ) -> list[Entry] | None:
         """Entries of the nearest rows; None where the index knows a row that the database lacks."""
         with index.lock:
-            index.append(
-                (row.seq, row.vector)
-                for row in connection.exec_driver_sql(_VECTORS_ABOVE, (namespace.value, index.high))
-            )
+            _catch_up(connection, index, namespace)
             seqs = index.search(vector, self.policy.nearest)
         if not seqs:
             return []
-        rows = {row[0]: row for row in connection.exec_driver_sql(_BY_SEQS, (json.dumps(seqs),))}
+        rows = {row[0]: row for row in _BY_SEQS.rows(connection, {"seqs": json.dumps(seqs)})}
         if len(rows) < len(seqs):
             return None
         entries = [_entry(rows[seq][1:]) for seq in seqs]
@@ -315,12 +310,21 @@ def _database(tenant: TenantHandle) -> Database:
     return tables.database(tenant)
 
 
+def _catch_up(connection: Connection, index: VectorIndex, namespace: Namespace) -> None:
+    """Read in what was written since the index was last used."""
+    while True:
+        rows = _VECTORS_ABOVE.rows(connection, {"namespace": namespace.value, "high": index.high})
+        index.append([(seq, vector) for seq, vector in rows])
+        if len(rows) < _BATCH:
+            return
+
+
 def _own(tenant: TenantHandle, namespace: Namespace) -> None:
     if namespace.tenant_id != tenant.tenant_id:
         raise InvalidInput("the namespace belongs to another tenant", item="namespace")
 
 
-def _entry(row: Sequence[object] | Row[tuple[object, ...]]) -> Entry | None:
+def _entry(row: Sequence[object]) -> Entry | None:
     """The row as an entry; None where its dependencies cannot be read (it could not be served)."""
     values = dict(zip(_NAMES, row, strict=True))
     try:

@@ -1,7 +1,8 @@
 """Exact in-memory vector index of one namespace, kept level with the database by sequence number.
 
-Flat float32 rows and one matrix-vector product: every neighbour is found. Rows are only appended; a row whose
-entry is gone is dropped when the database is found to lack it.
+Flat float32 rows and one matrix-vector product, over a large index of those rows alone that 8-bit copies cannot rule
+out: every neighbour is found. Rows are only appended; a row whose entry is gone is dropped when the database is found
+to lack it.
 """
 
 from __future__ import annotations
@@ -9,10 +10,20 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from cache.entry import Vector
+
+if TYPE_CHECKING:
+    from cache.stores.coarse import Coarse
+
+COARSE_FROM: Final = 2_048
+"""Rows from which on 8-bit copies are worth their memory."""
+
+_FIRST: Final = 4
 
 
 class VectorIndex:
@@ -24,8 +35,9 @@ class VectorIndex:
         self.high = 0
         self.lock = threading.Lock()
         self._count = 0
-        self._seqs = np.empty(16, dtype=np.int64)
-        self._rows = np.empty((16, dimension), dtype=np.float32)
+        self._seqs = np.empty(_FIRST, dtype=np.int64)
+        self._rows = np.empty((_FIRST, dimension), dtype=np.float32)
+        self._coarse: Coarse | None = None
         self._account = account
         account(self.nbytes)
 
@@ -34,7 +46,8 @@ class VectorIndex:
 
     @property
     def nbytes(self) -> int:
-        return self._rows.nbytes + self._seqs.nbytes
+        coarse = 0 if self._coarse is None else self._coarse.nbytes
+        return self._rows.nbytes + self._seqs.nbytes + coarse
 
     def append(self, rows: Iterable[tuple[int, bytes]]) -> None:
         """Add (seq, little-endian float32 bytes) in ascending order; other widths are passed over."""
@@ -62,14 +75,17 @@ class VectorIndex:
         self._seqs = self._seqs[: self._count][keep]
         self._rows = self._rows[: self._count][keep]
         self._count = len(self._seqs)
+        self._coarse = None
         self._account(self.nbytes - before)
-        self._grow(max(16, self._count))
+        self._grow(max(_FIRST, self._count))
 
     def search(self, vector: Vector, k: int) -> Sequence[int]:
-        """Numbers of the `k` nearest rows by inner product, best first."""
+        """Numbers of the `k` nearest rows by inner product, best first. Hold `lock`."""
         seqs, rows = self._seqs[: self._count], self._rows[: self._count]
         if not len(seqs):
             return []
+        if len(seqs) >= COARSE_FROM and (near := self._level(rows).within(vector, k)) is not None:
+            seqs, rows = seqs[near], rows[near]
         scores = rows @ vector
         best = []
         # A few passes for the maximum are much faster than a partition of all.
@@ -78,6 +94,19 @@ class VectorIndex:
             best.append(int(seqs[row]))
             scores[row] = -np.inf
         return best
+
+    def _level(self, rows: npt.NDArray[np.float32]) -> Coarse:
+        """The 8-bit copies of all `rows`; made anew at twice the size, since their scale is that of the first."""
+        # Here, since FAISS takes long to import and commands need none of it.
+        from cache.stores.coarse import Coarse
+
+        before = self.nbytes
+        if self._coarse is None or len(rows) >= 2 * self._coarse.began:
+            self._coarse = Coarse(rows)
+        else:
+            self._coarse.add(rows[len(self._coarse) :])
+        self._account(self.nbytes - before)
+        return self._coarse
 
     def _grow(self, capacity: int) -> None:
         before = self.nbytes

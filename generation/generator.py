@@ -27,13 +27,15 @@ class GeneratorRefused(Unavailable):
 class ModelIdentity:
     """What produced an answer; each part belongs to the cache's composite identity.
 
-    `adapter` is `None` without one, else an opaque name that changes with its revision.
+    `adapter` is `None` without one, else an opaque name that changes with its revision. `temperature` above 0 draws
+    the words by chance; such an answer is never remembered.
     """
 
     model: str
     revision: str
     tokenizer: str
     adapter: str | None = None
+    temperature: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,9 @@ class SglangGenerator:
     @property
     def identity(self) -> ModelIdentity:
         endpoint = self._endpoint
-        return ModelIdentity(endpoint.model, endpoint.revision, self._counter.name, endpoint.adapter)
+        return ModelIdentity(
+            endpoint.model, endpoint.revision, self._counter.name, endpoint.adapter, endpoint.temperature
+        )
 
     @property
     def salted(self) -> bool:

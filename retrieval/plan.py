@@ -114,7 +114,8 @@ def composite_identity(path: AnswerPath, embedder: Embedder, domain: PermissionD
         template_revision=plan.template.revision,
         adapter_revision=model.adapter,
         embedder=msgspec.json.encode(embedder.fingerprint, order="sorted").decode(),
-        generation=f"max_tokens={plan.max_tokens} context_tokens={path.settings.context_tokens} temperature=0",
+        generation=f"max_tokens={plan.max_tokens} context_tokens={path.settings.context_tokens} "
+        f"temperature={model.temperature:g}",
         user_id=None,
         filter=None if plan.where is None else canonical(plan.where),
         conversation=plan.conversation,

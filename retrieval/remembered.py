@@ -40,9 +40,9 @@ class _Payload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def look_up_exact(
-    path: AnswerPath, embedder: Embedder, principal: Principal, tenant: TenantHandle, plan: Plan
+    path: AnswerPath, embedder: Embedder, principal: Principal, tenant: TenantHandle, plan: Plan, *, dry: bool = False
 ) -> tuple[Asked, Hit | Miss]:
-    """Fix namespace and key in one read transaction, and look for the same question in it."""
+    """Fix namespace and key in one read transaction, and look for the same question in it. `dry`: change nothing."""
     reached("cache")
     with tenant.reading() as view:
         domain = permission_domain(principal, view)
@@ -54,9 +54,10 @@ def look_up_exact(
             template=plan.template.name,
             mode=plan.cache_mode,
             follow_up=plan.conversation is not None,
+            sampled=path.generator.identity.temperature > 0,
             policy=path.cache.policy.of(plan.template.name),
         )
-        found = _legible(exact(domain, view, path.cache, asked))
+        found = _legible(exact(domain, view, path.cache, asked, dry=dry))
     reached("cache-checked")
     return asked, found
 
@@ -68,14 +69,16 @@ def look_up_semantic(
     tenant: TenantHandle,
     asked: Asked,
     vector: npt.NDArray[np.float32],
+    *,
+    dry: bool = False,
 ) -> Hit | Miss:
-    """Look for a question that means the same. `vector` (dim,)."""
+    """Look for a question that means the same. `vector` (dim,). `dry`: change nothing, and ask every rung."""
     tokens = embedder.question_length(asked.question)
     with tenant.reading() as view:
         domain = permission_domain(principal, view)
-        limit = embedder.fingerprint.window
+        limit, ladder = embedder.fingerprint.window, path.ladder
         return _legible(
-            semantic(domain, view, path.cache, asked, vector, tokens=tokens, limit=limit, ladder=path.ladder)
+            semantic(domain, view, path.cache, asked, vector, tokens=tokens, limit=limit, ladder=ladder, dry=dry)
         )
 
 

@@ -1,4 +1,4 @@
-"""`strongroom cache`: what is remembered, removing it, and opening a template for semantic hits."""
+"""`strongroom cache`: what is remembered, why it serves or not, removing it, opening a template for semantic hits."""
 
 from __future__ import annotations
 
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from service.control import Control
 
 app = App(name="cache", help="Show and invalidate remembered answers; open a template for semantic hits.")
+
+app.command(
+    "service.cli.explain:explain", name="explain", help="Show what the cache would do with a question, and why."
+)
 
 Template = Annotated[str, Parameter(help="The template's name.")]
 

@@ -9,6 +9,7 @@ import regex
 from cache.decision import Reach
 from cache.guards import Text
 from cache.policy import TemplatePolicy
+from cache.rungs import personal
 from cache.verdict import Verdict, passed, veto
 
 NAME: Final = "cacheability"
@@ -36,16 +37,6 @@ _DEICTIC = regex.compile(
     r"|^\W*(?:\w+\W+){0,3}(?:it|that|this|them|those|these)\W*(?:please\W*)?$"
     r"|上面|刚才|前者|后者|那个呢|这个呢",
 )
-_PERSONAL = regex.compile(
-    r"\w@[\w-]+\.\w"  # e-mail
-    r"|(?<![\w.])\+\d[\d\s().-]{6,}\d"  # telephone
-    r"|\b[a-z]{2}\d{2}(?:\s?[a-z0-9]{4}){2,7}(?:\s?[a-z0-9]{1,4})?\b"  # IBAN
-    r"|\b(?:\d{4}[ -]?){3}\d{3,4}\b"  # card
-    r"|\b\d{3}-\d{2}-\d{4}\b|(?<!\d)\d{17}[\dx](?!\d)|(?<!\d)1[3-9]\d{9}(?!\d)"  # national numbers, Chinese mobile
-    r"|\b(?:my (?:name|birthday|address|password|pin|salary|passport|diagnosis|account number|date of birth) is"
-    r"|i (?:am|was|have been) (?:diagnosed|pregnant|fired|arrested))\b"
-    r"|我叫|我的(?:密码|身份证|电话|地址)是",
-)
 
 
 def judge(
@@ -63,7 +54,7 @@ def judge(
         return Reach.NONE, "asks for an action"
     if _MOMENT.search(source):
         return Reach.NONE, "depends on the moment"
-    if _PERSONAL.search(source):
+    if personal.kind(text.source) is not None:
         return (Reach.NONE if policy.personal == "none" else Reach.PRIVATE), "personal data"
     if follow_up:
         return Reach.EXACT, "follow-up"

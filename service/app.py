@@ -42,7 +42,10 @@ def create_app(services: Services) -> Edge:
     v1 = Router("/v1", route_handlers=routers, middleware=[authenticated])
     return Edge(
         Litestar(
-            route_handlers=[v1, health.router(control, services.workers, EngineWatch(services.engines))],
+            route_handlers=[
+                v1,
+                health.router(control, services.workers, EngineWatch(services.engines), services.path.cache),
+            ],
             request_class=StrictRequest,
             request_max_body_size=services.settings.server.max_body,
             exception_handlers={Exception: _problem},

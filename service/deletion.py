@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-from sqlalchemy import func, select
+from typing import Any, Final
 
 from cache.stores import tables
+from cache.stores.port import CacheStore, Purges
+from cache.stores.selector import Selector
 from indexing.engine import Engine
 from service.control import Control
+from service.wiring import cache_store
 from tenancy.deletion import Drop, Witness
-from tenancy.errors import StrongroomError, Unavailable
+from tenancy.errors import Corrupt, StrongroomError, Unavailable
 from tenancy.identity import Principal
 from tenancy.tenant import TenantHandle
 
+CACHE_SERVER: Final = "cache:redis"
+"""Stands where a certificate names an engine; no engine can have this name."""
 
-def delete_tenant(control: Control, principal: Principal, engines: Mapping[str, Engine]) -> dict[str, Any]:
-    """Destroy the principal's tenant; returns the signed certificate. Raises `NotFound`."""
+
+def delete_tenant(
+    control: Control, principal: Principal, engines: Mapping[str, Engine], store: CacheStore
+) -> dict[str, Any]:
+    """Destroy the principal's tenant; returns the signed certificate. Raises `NotFound`.
+
+    What a server holds of its cache is dropped like a collection: named in the certificate, and tried again by every
+    server where it could not be reached.
+    """
     log = control.logs.of(principal)
 
     def size_and_root() -> tuple[int, str]:
@@ -25,19 +35,31 @@ def delete_tenant(control: Control, principal: Principal, engines: Mapping[str, 
         head = log.head()
         return head.size, head.root.hex()
 
-    witness = Witness(log=size_and_root, cache=remembered, drop=drop_at(engines))
+    def count(tenant: TenantHandle) -> dict[str, Any]:
+        return remembered(tenant, store)
+
+    if isinstance(store, Purges):
+        control.tenants.deletion.leave(principal.tenant_id, CACHE_SERVER, principal.tenant_id)
+    witness = Witness(log=size_and_root, cache=count, drop=drop_at(engines, store))
     return control.tenants.delete(principal.tenant, witness)
 
 
-def sweep_collections(control: Control, engines: Mapping[str, Engine]) -> list[str]:
-    """Drop the collections of deleted tenants that could not be reached then; returns their physical names."""
-    return control.tenants.deletion.leftovers(drop_at(engines))
+def sweep_collections(control: Control, engines: Mapping[str, Engine], store: CacheStore) -> list[str]:
+    """Drop what servers still hold of deleted tenants and could not be reached then; returns the physical names."""
+    return control.tenants.deletion.leftovers(drop_at(engines, store))
 
 
-def drop_at(engines: Mapping[str, Engine]) -> Drop:
-    """Drops a collection at one of `engines`; `Unavailable` where the engine is none of them."""
+def drop_at(engines: Mapping[str, Engine], store: CacheStore) -> Drop:
+    """Drops a collection at one of `engines`, or a tenant's keys at the cache's server; `Unavailable` where the engine
+    is none of them.
+    """
 
     def drop(engine: str, physical: str) -> None:
+        if engine == CACHE_SERVER:
+            if not isinstance(store, Purges):
+                raise Unavailable("the cache's server is not in the settings", item=engine, remedy="set cache.store")
+            store.purge_deleted(physical)
+            return
         if engine not in engines:
             raise Unavailable("the engine is not in the settings", item=engine, remedy="add it, to drop what it holds")
         engines[engine].drop(physical)
@@ -45,15 +67,29 @@ def drop_at(engines: Mapping[str, Engine]) -> Drop:
     return drop
 
 
-def remembered(tenant: TenantHandle) -> dict[str, Any]:
+def remembered(tenant: TenantHandle, store: CacheStore) -> dict[str, Any]:
     """How many answers the tenant's cache holds, and how many bytes."""
-    if not tenant.holds(tables.FILE):
+    if store.health().kind == "local" and not tenant.holds(tables.FILE):
         return {"count": 0, "bytes": 0}
-    database = tables.database(tenant)
-    query = select(func.count(), func.coalesce(func.sum(tables.entries.c.bytes), 0))
     try:
-        with database.reading() as connection:
-            count, size = connection.execute(query).one()
+        found = store.stats(tenant)
     except StrongroomError as error:
         return {"unreadable": error.code}
-    return {"count": int(count), "bytes": int(size)}
+    return {"count": found.entries, "bytes": found.bytes}
+
+
+def drop_unreadable(control: Control, name: str) -> bool:
+    """Remove from the cache's server the answers that a new key of the tenant does not open; False where it is away.
+
+    Local files are left behind by the change of the key itself.
+    """
+    if control.settings.cache.store == "local":
+        return True
+    store = cache_store(control.settings)
+    try:
+        store.invalidate(control.tenants.open(control.authenticator.operator(name)), Selector(everything=True))
+    except (Unavailable, Corrupt):
+        return False
+    finally:
+        store.shutdown()
+    return True

@@ -65,6 +65,7 @@ def examine(settings: Settings) -> list[Finding]:
         ("embedding model", _model),
         ("engines", _engines),
         ("generator", _generator),
+        ("cache", _cache),
     ]
     return [*(_guarded(name, check, settings) for name, check in checks), *_server_engines(settings)]
 
@@ -270,6 +271,13 @@ def _server_engines(settings: Settings) -> list[Finding]:
     except StrongroomError as error:
         return [Finding("engines", "wrong", str(StrongroomError(error.reason, item=error.item)), error.remedy)]
     return [Finding(f"engine {one.engine}", one.state, one.finding, one.remedy) for one in found]
+
+
+def _cache(settings: Settings) -> Finding:
+    from service.cache_check import examine
+
+    well, found, remedy = examine(settings)
+    return Finding("cache", "ok" if well else "wrong", found, remedy)
 
 
 def _generator(settings: Settings) -> Finding:

@@ -17,6 +17,7 @@ import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.app import create_app
+from service.cache_check import require_fit
 from service.connection import Connection
 from service.control import Control
 from service.deletion import sweep_collections
@@ -49,6 +50,7 @@ async def _serve(settings: Settings) -> None:
     services = build(settings)
     services.path.cache.renews = True
     try:
+        await services.workers.run(require_fit, services.path.cache)
         if not settings.server.tls_certificate and not _is_loopback(settings.server.host):
             _log.warning("plain HTTP on an address that others reach", host=settings.server.host)
         beside = [
@@ -86,7 +88,7 @@ async def _forget_deleted(services: Services) -> None:
             await services.workers.run(services.forget_deleted)
             # Where several servers run, one of the others may have ended in the meantime.
             await services.workers.run(_tidy, services.control)
-            await services.workers.run(sweep_collections, services.control, services.engines)
+            await services.workers.run(sweep_collections, services.control, services.engines, services.path.cache)
         except (StrongroomError, SQLAlchemyError) as error:
             _log.error("deleted tenants may still be in memory", error=type(error).__name__)
 

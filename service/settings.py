@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_typ
 import msgspec
 
 from cache.policy import TemplatePolicy
+from cache.stores.redis_settings import RedisSettings
 from generation.salt import KvSharing
 from indexing.embedders.port import EmbeddingSettings
 from tenancy.admission import TenantLimits
@@ -98,6 +99,8 @@ class CacheSettings(Section, frozen=True):
     max_staleness_s: Seconds
     quota: Positive
     entries: Positive
+    store: Literal["local", "redis"]
+    redis: RedisSettings
     verifier: VerifierSettings
     templates: dict[str, TemplatePolicy]
 

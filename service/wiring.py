@@ -74,6 +74,7 @@ class Services:
         self.workers.close()
         self.lanes.close()
         self.engines.close()
+        self.path.cache.shutdown()
         self.control.close()
 
 
@@ -143,15 +144,20 @@ def ingestion(embedders: Embedders, engines: Engines) -> Pipeline:
 def cache_store(settings: Settings) -> CacheStore:
     """The store of remembered answers, also for commands that inspect or invalidate it."""
     cache = settings.cache
-    return LocalStore(
-        CachePolicy(
-            time_to_live=cache.ttl_s,
-            max_staleness=cache.max_staleness_s,
-            max_entries=cache.entries,
-            max_bytes=cache.quota,
-            templates=cache.templates,
-        )
+    policy = CachePolicy(
+        time_to_live=cache.ttl_s,
+        max_staleness=cache.max_staleness_s,
+        max_entries=cache.entries,
+        max_bytes=cache.quota,
+        templates=cache.templates,
     )
+    if cache.store == "local":
+        return LocalStore(policy)
+    # Opened nothing yet: a server that is away keeps nobody from starting.
+    from cache.stores.redis_link import Link  # isort: skip  says what to install
+    from cache.stores.redis import RedisStore
+
+    return RedisStore(Link(cache.redis), policy)
 
 
 def ladder(settings: VerifierSettings) -> Ladder:

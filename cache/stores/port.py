@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from cache.entry import Dependencies, Entry, Vector
 from cache.key import Namespace
 from cache.policy import CachePolicy
 from cache.stores.selector import Selector
+from tenancy.errors import Unavailable
 from tenancy.tenant import TenantHandle
 
 
@@ -49,6 +50,10 @@ class EntryRecord:
     bytes: int
 
 
+class UnfitStore(Unavailable):
+    """The back end is reached and must not be used as it is set up: too old, or evicting by itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoreHealth:
     """How the back end is reached. `counts`: events since the process began, by name (`misses_while_away`, ...)."""
@@ -57,6 +62,14 @@ class StoreHealth:
     available: bool
     detail: str
     counts: Mapping[str, int]
+
+
+@runtime_checkable
+class Purges(Protocol):
+    """A store whose back end keeps a tenant's entries when the tenant's own files are destroyed."""
+
+    def purge_deleted(self, tenant_id: str) -> int:
+        """Remove all that is kept of a tenant that was deleted; returns how many entries. Nobody adds to it again."""
 
 
 class CacheStore(Protocol):

@@ -157,8 +157,12 @@ class RedisStore:
         return self._remove(tenant, self._wanted(tenant, selector), self._selected(tenant, selector))
 
     def purge(self, tenant: TenantHandle) -> int:
-        self._uses.take(tenant.tenant_id)
-        return redis_repair.purge(self.link, tenant.tenant_id)
+        return self.purge_deleted(tenant.tenant_id)
+
+    def purge_deleted(self, tenant_id: str) -> int:
+        """For a minute a mark refuses what was begun before; nothing else is left of the tenant."""
+        self._uses.take(tenant_id)
+        return redis_repair.purge(self.link, tenant_id)
 
     def stats(self, tenant: TenantHandle) -> CacheStats:
         ours = prefix(tenant.tenant_id)

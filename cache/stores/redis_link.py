@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from cache.stores.breaker import Breaker
+from cache.stores.port import UnfitStore
 from cache.stores.redis_scripts import Script
 from cache.stores.redis_settings import RedisSettings, options
 from tenancy.errors import Corrupt, InvalidInput, Unavailable
@@ -43,10 +44,6 @@ T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 # What Redis says of a key of another type, and of a script that met a value which it cannot read.
 _DAMAGE: Final = ("WRONGTYPE", "user_script")
-
-
-class UnfitServer(Unavailable):
-    """The server must not be used as it is set up: too old, without vector sets, or evicting by itself."""
 
 
 class Link:
@@ -91,7 +88,7 @@ class Link:
     def check(self) -> str:
         """The server's version, where it is one that may be used.
 
-        Raises `UnfitServer` naming the setting and the remedy, `Unavailable` where it cannot be asked.
+        Raises `UnfitStore` naming the setting and the remedy, `Unavailable` where it cannot be asked.
         """
         self._checked = False
         return self.call(lambda client: str(client.info("server")["redis_version"]))
@@ -141,9 +138,9 @@ class Link:
             )
         self._checked = True
 
-    def _unfit(self, reason: str, remedy: str) -> UnfitServer:
+    def _unfit(self, reason: str, remedy: str) -> UnfitStore:
         self._note(f"not fit: it {reason}", at_once=True)
-        return UnfitServer(reason, item=self.item, remedy=remedy)
+        return UnfitStore(reason, item=self.item, remedy=remedy)
 
     def _available(self) -> None:
         self._detail = "available"

@@ -12,6 +12,7 @@ from cache.stores.redis_keys import prefix
 from cache.stores.redis_link import Link
 from tenancy.tenant import TenantHandle
 
+MARK_S: Final = 60
 # The kind of every key by its name behind the prefix: sorted set, set, vector set, or an entry.
 _KINDS: Final = {"lru": "z", "exp": "z", "new": "z", "d": "s", "u": "s", "t": "s", "v": "v", "e": "e"}
 
@@ -38,10 +39,14 @@ def repair(link: Link, tenant: TenantHandle) -> int:
 
 
 def purge(link: Link, tenant_id: str) -> int:
-    """Remove every key of the tenant, whatever is in it; returns how many entries there were."""
-    entries = prefix(tenant_id).encode() + b"e:"
+    """Remove every key of the tenant, whatever is in it; returns how many entries there were.
+
+    What stays for `MARK_S` seconds is a mark, so that a write begun before comes to nothing.
+    """
+    link.script(scripts.DELETED, prefix(tenant_id), MARK_S)
+    entries, mark = f"{prefix(tenant_id)}e:".encode(), f"{prefix(tenant_id)}state".encode()
     removed = 0
-    for keys in scripts.steps(keys_of(link, tenant_id)):
+    for keys in scripts.steps(key for key in keys_of(link, tenant_id) if key != mark):
         removed += sum(key.startswith(entries) for key in keys)
         link.call(_unlink(keys), write=True)
     return removed

@@ -80,7 +80,9 @@ PUT: Final = _script("""
 local moved, m, id, checksum, body, vector = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local raw, now, at, created, expires = ARGV[8], ARGV[9], tonumber(ARGV[10]), ARGV[11], ARGV[12]
 local most, most_bytes, step = tonumber(ARGV[13]), tonumber(ARGV[14]), tonumber(ARGV[15])
-if (redis.call('HGET', P .. 'state', 'moved') or '') ~= moved then return 'moved' end
+local state = redis.call('HGET', P .. 'state', 'moved') or ''
+if state == 'deleted' then return 'the tenant is deleted' end
+if state ~= moved then return 'moved' end
 if tonumber(redis.call('TIME')[1]) >= at then return 'expired' end
 for n = 16, #ARGV, 2 do redis.call('ZADD', P .. 'lru', 'XX', ARGV[n + 1], ARGV[n]) end
 local meta = cjson.decode(raw)
@@ -159,6 +161,14 @@ return removed
 MOVE: Final = _script("""
 redis.call('HSET', P .. 'state', 'moved', ARGV[2])
 keep(P .. 'state', tonumber(ARGV[3]))
+return 1
+""")
+
+# A tenant is being deleted: what others are about to write is refused until nobody can begin another write.
+DELETED: Final = _script("""
+redis.call('UNLINK', P .. 'state')
+redis.call('HSET', P .. 'state', 'moved', 'deleted')
+redis.call('EXPIRE', P .. 'state', ARGV[2])
 return 1
 """)
 

@@ -20,7 +20,7 @@ def doctor(
     settings: Annotated[bool, Parameter(negative=(), help="Show every setting with its present value.")] = False,
     common: Common = DEFAULT,
 ) -> int:
-    """Check master key, data directory, SQLite and fsync, descriptors, model, engines and generator.
+    """Check master key, data directory, SQLite and fsync, descriptors, model, engines, generator and cache.
 
     Exit code 1 where something is wrong; each finding comes with its remedy.
     """

@@ -78,6 +78,8 @@ def rotate_key(name: Name, *, common: Common = DEFAULT) -> None:
 
     Its remembered answers are dropped; its audit log keeps its key.
     """
+    from service.deletion import drop_unreadable
+
     with opened(common) as control:
 
         def work(trail: Trail) -> int:
@@ -86,6 +88,8 @@ def rotate_key(name: Name, *, common: Common = DEFAULT) -> None:
             return generation
 
         generation = audited(control, control.authenticator.operator(name), "tenant.rotate_key", work)
+        if not drop_unreadable(control, name):
+            note("the cache is away: answers under the old key stay there, unreadable, until they expire")
     show_record(common, {"name": name, "generation": generation})
 
 
@@ -100,19 +104,21 @@ def delete(name: Name, *, yes: bool = False, common: Common = DEFAULT) -> None:
     """
     from service.deletion import delete_tenant
     from service.engines import build_engines
+    from service.wiring import cache_store
 
     with opened(common) as control:
         principal = control.authenticator.operator(name)
         if not yes:
             _confirm(name)
-        engines = build_engines(control.settings.collections)
+        engines, store = build_engines(control.settings.collections), cache_store(control.settings)
         try:
             # The tenant's own log is kept, and says that it ended; the system's log says which.
             certificate = audited(
-                control, principal, "tenant.delete", lambda _: delete_tenant(control, principal, engines)
+                control, principal, "tenant.delete", lambda _: delete_tenant(control, principal, engines, store)
             )
         finally:
             engines.close()
+            store.shutdown()
         audited(control, None, "tenant.delete", lambda trail: trail.note(detail={"tenant": principal.tenant_id}))
     print_json(certificate)
     note(f"tenant {name} is gone; keep the certificate")

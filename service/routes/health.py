@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 from litestar import Router, get
 
+from cache.stores.port import CacheStore
 from service.control import Control
 from service.engine_check import EngineWatch
 from tenancy.workers import Workers
@@ -15,13 +16,16 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Readiness(msgspec.Struct, frozen=True):
-    """`engines_away`: vector engines that do not answer; the tenants of the others are served."""
+    """`engines_away`: vector engines that do not answer; the tenants of the others are served. `cache_away`: questions
+    are answered afresh.
+    """
 
     status: str
     engines_away: int
+    cache_away: bool
 
 
-def router(control: Control, workers: Workers, engines: EngineWatch) -> Router:
+def router(control: Control, workers: Workers, engines: EngineWatch, store: CacheStore) -> Router:
     @get("/live", summary="The process runs")
     async def live() -> Health:
         """Answers as long as the process does."""
@@ -35,6 +39,7 @@ def router(control: Control, workers: Workers, engines: EngineWatch) -> Router:
         await workers.run(control.tenants.ping)
         await workers.run(lambda: control.logs.of(None).head())
         away = await workers.run(engines.away)
-        return Readiness("degraded" if away else "ok", away)
+        cache_away = not store.health().available
+        return Readiness("degraded" if away or cache_away else "ok", away, cache_away)
 
     return Router("/healthz", route_handlers=[live, ready], tags=["health"], security=[{}])

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from sqlalchemy import MetaData, insert, select, text
 
+from cache.stores.local import LocalStore
 from generation.extractive import ExtractiveGenerator
 from generation.generator import Piece
 from generation.prompt import Prompt
@@ -57,7 +58,7 @@ def fill(house: House, tenant: str = "acme") -> None:
 
 def delete(house: House, tenant: str = "acme", engines: dict[str, Engine] | None = None) -> dict[str, Any]:
     control = house.services.control
-    return delete_tenant(control, control.authenticator.operator(tenant), engines or {})
+    return delete_tenant(control, control.authenticator.operator(tenant), engines or {}, LocalStore())
 
 
 def shell(path: Path, key: str) -> tuple[int, str]:
@@ -268,12 +269,12 @@ def test_a_collection_that_is_out_of_reach_is_named_and_dropped_later(house: Hou
     assert found["destroyed"]["collections"] == {
         "dropped": [], "pending": [{"engine": "far", "physical": "c_far", "reason": "unavailable"}],
     }  # fmt: skip
-    assert sweep_collections(control, {"far": far}) == []
-    assert sweep_collections(control, {}) == []
+    assert sweep_collections(control, {"far": far}, LocalStore()) == []
+    assert sweep_collections(control, {}, LocalStore()) == []
     far.away = False
-    assert sweep_collections(control, {"far": far}) == ["c_far"]
+    assert sweep_collections(control, {"far": far}, LocalStore()) == ["c_far"]
     assert far.dropped == ["c_far"]
-    assert sweep_collections(control, {"far": far}) == []
+    assert sweep_collections(control, {"far": far}, LocalStore()) == []
 
 
 def test_a_damaged_tenant_can_be_deleted(house: House) -> None:

@@ -113,7 +113,7 @@ def test_readiness_fails_where_the_control_plane_is_away(house: House, monkeypat
     from tenancy.control import Tenants
     from tenancy.errors import Unavailable
 
-    assert house.get("/healthz/ready").json() == {"status": "ok", "engines_away": 0}
+    assert house.get("/healthz/ready").json() == {"status": "ok", "engines_away": 0, "cache_away": False}
 
     def away(_: Any) -> Any:
         raise Unavailable("the database is busy or out of reach")

@@ -315,9 +315,14 @@ def test_a_deleted_tenant_leaves_nothing_and_one_of_its_name_starts_empty(
     assert store.purge(acme.handle) == 3
     if rig.server is not None:
         with rig.server.client() as client:
-            assert client.keys(f"*{acme.handle.tenant_id}*") == []
+            mark = f"sr:{{{acme.handle.tenant_id}}}:state".encode()
+            assert client.keys(f"*{acme.handle.tenant_id}*") == [mark]
+            assert client.hgetall(mark) == {b"moved": b"deleted"}
+            assert 0 < client.ttl(mark) <= 60
         assert store.stats(acme.handle).entries == 0
         assert isinstance(ana.exact("What is rule a0?"), Miss)
+        late = ana.put("What is rule a0?", ana.answer(handbook))
+        assert getattr(late, "reason", "") == "the tenant is deleted"
     assert ids_of(store, globex) == {kept}
 
 

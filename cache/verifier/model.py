@@ -68,15 +68,14 @@ def batch(pairs: Sequence[Encoded]) -> Batch:
 class PairModel(nn.Module):
     """Ordered pairs to logits. Not symmetric by itself: `probability` of the verifier averages both orders."""
 
-    def __init__(self, shape: Shape, dropout: float = 0.0) -> None:
+    def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.words = nn.Embedding(shape.vocabulary, shape.hidden)
         self.positions = nn.Embedding(shape.positions, shape.hidden)
         self.segments = nn.Embedding(2, shape.hidden)
         self.shared = nn.Embedding(2, shape.hidden)
         self.norm = nn.LayerNorm(shape.hidden, eps=1e-12)
-        self.layers = nn.ModuleList(_Layer(shape, dropout) for _ in range(shape.layers))
-        self.dropout = nn.Dropout(dropout)
+        self.layers = nn.ModuleList(_Layer(shape) for _ in range(shape.layers))
         self.head = nn.Linear(3 * shape.hidden, shape.hidden)
         self.logit = nn.Linear(shape.hidden, 1)
 
@@ -84,37 +83,36 @@ class PairModel(nn.Module):
         """(n,) logits; above 0 the model says that one answer serves both."""
         order = torch.arange(pairs.ids.shape[1])
         state = self.words(pairs.ids) + self.positions(order) + self.segments(pairs.segments)
-        state = self.dropout(self.norm(state + self.shared(pairs.shared)))
+        state = self.norm(state + self.shared(pairs.shared))
         visible = pairs.mask.bool()[:, None, None, :]
         for layer in self.layers:
             state = layer(state, visible)
         first = _mean(state, pairs.mask * (1 - pairs.segments))
         second = _mean(state, pairs.mask * pairs.segments)
         seen = torch.cat([state[:, 0], (first - second).abs(), first * second], dim=1)
-        logit: Tensor = self.logit(self.dropout(functional.gelu(self.head(self.dropout(seen)))))
+        logit: Tensor = self.logit(functional.gelu(self.head(seen)))
         return logit.squeeze(1)
 
 
 class _Layer(nn.Module):
-    def __init__(self, shape: Shape, dropout: float) -> None:
+    def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.heads = shape.heads
-        self.rate = dropout
         self.qkv = nn.Linear(shape.hidden, 3 * shape.hidden)
         self.out = nn.Linear(shape.hidden, shape.hidden)
         self.norm_attention = nn.LayerNorm(shape.hidden, eps=1e-12)
         self.up = nn.Linear(shape.hidden, shape.intermediate)
         self.down = nn.Linear(shape.intermediate, shape.hidden)
         self.norm_output = nn.LayerNorm(shape.hidden, eps=1e-12)
-        self.dropout = nn.Dropout(dropout)
 
     def forward(self, state: Tensor, visible: Tensor) -> Tensor:
         n, tokens, hidden = state.shape
-        parts = self.qkv(state).view(n, tokens, 3, self.heads, hidden // self.heads).permute(2, 0, 3, 1, 4)
-        rate = self.rate if self.training else 0.0
-        seen = functional.scaled_dot_product_attention(parts[0], parts[1], parts[2], visible, rate)
-        state = self.norm_attention(state + self.dropout(self.out(seen.transpose(1, 2).reshape(n, tokens, hidden))))
-        changed: Tensor = self.norm_output(state + self.dropout(self.down(functional.gelu(self.up(state)))))
+        query, key, value = self.qkv(state).view(n, tokens, 3, self.heads, hidden // self.heads).permute(2, 0, 3, 1, 4)
+        # Written out: the backward pass of torch's fused attention takes half of a training step on a processor.
+        weights = (query @ key.transpose(2, 3)) * (hidden // self.heads) ** -0.5
+        seen = weights.masked_fill(~visible, float("-inf")).softmax(3) @ value
+        state = self.norm_attention(state + self.out(seen.transpose(1, 2).reshape(n, tokens, hidden)))
+        changed: Tensor = self.norm_output(state + self.down(functional.gelu(self.up(state))))
         return changed
 
 

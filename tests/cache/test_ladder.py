@@ -12,12 +12,12 @@ from cache.certificate.evidence import Judged, Place
 from cache.entry import sealed
 from cache.guards import Text
 from cache.ladder import Ladder
-from cache.lookup import Hit, Miss, Reason, Would
+from cache.lookup import Hit, Miss, Mode, Reason, Would, ask
 from cache.openings import close_template
 from cache.policy import CachePolicy, TemplatePolicy
-from cache.store import Stored
+from cache.store import NotStored, Stored
 from cache.stores.local import LocalStore
-from tests.cache.desk import Clock, Desk, unit
+from tests.cache.desk import Clock, Desk, identity, unit
 from tests.support.people import Company
 
 QUESTION = "How long is the parental leave for new parents?"
@@ -234,3 +234,87 @@ def judge(desk: Desk, *, right: int = 0, wrong: int = 0) -> None:
         for label, count in (("same", right), ("wrong", wrong)):
             for _ in range(count):
                 evidence.record(view, place, Judged("uniform", label, "", "ce_x"), 1.0)  # type: ignore[arg-type]
+
+
+def test_the_policy_of_a_template_decides_how_far_its_answers_travel(
+    acme: Company, desk_of: Callable[[str], Desk], handbook: int, clock: Clock
+) -> None:
+    personal = "Is the account of ana@example.com covered by the policy?"
+    policies = {
+        "closed": TemplatePolicy(personal="none", semantic=False, ttl_s=60.0),
+        "default": TemplatePolicy(),
+    }
+    desk = Desk(acme, acme.principal("ana"), LocalStore(CachePolicy(templates=policies), clock=clock))
+    for template in policies:
+        desk.open(0.9, template)
+        for question in (QUESTION, personal):
+            asked = desk.ask(question, template=template, template_revision=f"{template}@1")
+            stored = desk.put(asked, desk.answer(handbook))
+            assert isinstance(stored, Stored) is not (template == "closed" and question == personal)
+
+    def look(question: str, template: str) -> tuple[str, str]:
+        asked = desk.ask(question, template=template, template_revision=f"{template}@1")
+        found = (desk.exact(asked), desk.semantic(asked, unit(1.0)))
+        return tuple("hit" if isinstance(one, Hit) else one.reason.name for one in found)  # type: ignore[return-value]
+
+    assert look(QUESTION, "default") == ("hit", "hit")
+    assert look(QUESTION, "closed") == ("hit", "EXACT_ONLY")
+    assert look(personal, "default") == ("hit", "EXACT_ONLY")
+    assert look(personal, "closed") == ("NOT_CACHEABLE", "NOT_CACHEABLE")
+    clock.now += 61
+    assert look(QUESTION, "default") == ("hit", "hit")
+    assert look(QUESTION, "closed") == ("EXPIRED", "EXACT_ONLY")
+
+
+@pytest.mark.parametrize(
+    ("question", "reach", "why"),
+    [
+        ("How long is the parental leave?", "shared", ""),
+        ("Cancel my parental leave", "none", "asks for an action"),
+        ("Who is on call today?", "none", "depends on the moment"),
+        ("Is ana@example.com covered?", "private", "personal data"),
+        ("What about that one?", "exact", "points at something outside"),
+        ("42?", "exact", "no words"),
+    ],
+)
+def test_a_question_says_why_its_answer_travels_no_further(ana: Desk, question: str, reach: str, why: str) -> None:
+    asked = ana.ask(question)
+    assert (asked.reach.value, asked.why) == (reach, why)
+    assert ana.ask(question, conversation="9f").reach.value in {"none", "private", "exact"}
+
+
+def test_an_answer_that_is_drawn_by_chance_is_never_remembered(ana: Desk, handbook: int) -> None:
+    with ana.company.handle.reading() as view:
+        domain = ana.company.domain(ana.principal)
+        sampled, plain = (
+            ask(
+                domain, view, identity(domain), QUESTION, template="default", mode=Mode.DEFAULT, follow_up=False,
+                sampled=chance,
+            )
+            for chance in (True, False)
+        )  # fmt: skip
+    assert (sampled.reach.value, sampled.why, plain.reach.value) == ("none", "sampled", "shared")
+    assert ana.put(sampled, ana.answer(handbook)) == NotStored("not cacheable")
+    assert isinstance(ana.put(plain, ana.answer(handbook)), Stored)
+
+
+def test_each_version_of_what_decides_is_another_ladder(ana: Desk) -> None:
+    """A change of rules, score, verifier, threshold, judge, model or template starts new evidence; a question none."""
+    asked, ladder = ana.ask(QUESTION), Ladder(judge="judge-1")
+    stricter = replace(asked, policy=TemplatePolicy(score=0.99))
+    versions = {
+        ladder.version(asked, None),
+        ladder.version(asked, 0.9),
+        ladder.version(asked, 0.91),
+        ladder.version(stricter, None),
+        replace(ladder, score=Fixed()).version(asked, None),
+        replace(ladder, score=Fixed(revision="fixed-2")).version(asked, None),
+        replace(ladder, verifier=Fixed()).version(asked, None),
+        replace(ladder, verifier=Fixed(threshold=0.71)).version(asked, None),
+        replace(ladder, judge="judge-2").version(asked, None),
+    }
+    changed = ("model_revision", "tokenizer_revision", "template_revision", "adapter_revision", "embedder")
+    for name in changed:
+        versions.add(ladder.version(replace(asked, identity=replace(asked.identity, **{name: "other"})), None))
+    assert len(versions) == 9 + len(changed)
+    assert ladder.version(ana.ask("Who pays?", filter="x"), None) in versions

@@ -12,11 +12,12 @@ from sqlalchemy import bindparam, delete, insert, select
 
 from tenancy.errors import InvalidInput, NotFound
 from tenancy.names import nfc_name
+from tenancy.prepared import Prepared
 from tenancy.schema import cache_openings
 from tenancy.tenant import ReadView, WriteView
 
 LOWEST_THRESHOLD = 0.5
-_BY_TEMPLATE = select(cache_openings).where(cache_openings.c.template == bindparam("wanted"))
+_BY_TEMPLATE = Prepared(select(cache_openings).where(cache_openings.c.template == bindparam("wanted")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +54,8 @@ def close_template(view: WriteView, template: str) -> None:
 
 
 def opening(view: ReadView, template: str) -> Opening | None:
-    row = view.execute(_BY_TEMPLATE, {"wanted": template}).one_or_none()
-    return None if row is None else Opening(*row)
+    rows = view.rows(_BY_TEMPLATE, {"wanted": template})
+    return Opening(*rows[0]) if rows else None
 
 
 def openings(view: ReadView) -> list[Opening]:

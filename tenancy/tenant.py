@@ -135,11 +135,15 @@ class AuditFiles:
         self._storage = storage
         self._registry = registry
         self._databases: dict[str, AnyDatabase] = {}
+        self._derived: dict[str, bytes] = {}
         self._lock = threading.Lock()
 
     def purpose(self, name: str) -> bytes:
-        """A 32-byte key for one purpose, derived from the tenant's audit key."""
-        return derive(self._key, f"strongroom/audit/{name}")
+        """A 32-byte key for one purpose, derived from the tenant's audit key once."""
+        found = self._derived.get(name)
+        if found is None:
+            found = self._derived[name] = derive(self._key, f"strongroom/audit/{name}")
+        return found
 
     def database(self, file: str, metadata: MetaData, *, seed: Migration | None = None) -> AnyDatabase:
         """A database of the audit log, durable at every commit; the same object for the same name."""

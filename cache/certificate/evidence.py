@@ -20,6 +20,7 @@ from cache.openings import Opening
 from cache.standing import Standing, State
 from tenancy.errors import NotFound
 from tenancy.names import nfc_name
+from tenancy.prepared import Prepared
 from tenancy.schema import cache_evidence, cache_judgements, cache_namespaces
 from tenancy.tenant import ReadView, WriteView
 
@@ -29,7 +30,7 @@ JUDGEMENTS_KEPT: Final = 50_000
 
 _EVIDENCE: Final = cache_evidence.c
 _SPACES: Final = cache_namespaces.c
-_STANDING: Final = (
+_STANDING: Final = Prepared(
     select(_EVIDENCE.state, _EVIDENCE.n, _EVIDENCE.k, _EVIDENCE.upper, _EVIDENCE.lower, _SPACES.suspended)
     .select_from(
         cache_evidence.outerjoin(
@@ -94,14 +95,14 @@ def standing(
 
     The limits are those of the last label; `alpha` is the target of this moment, so that a stricter one holds at once.
     """
-    rows = view.execute(_STANDING, {"named": template, "version": ladder, "space": namespace}).all()
+    rows = view.rows(_STANDING, {"named": template, "version": ladder, "space": namespace})
     state: State = "uncertified"
     n, k, upper, lower = 0, 0, 1.0, 0.0
     held = False
-    for row in rows:
-        held = held or row.state == "suspended" or row.suspended is not None
-        if row.n:
-            n, k, upper, lower = row.n, row.k, row.upper, row.lower
+    for its_state, its_n, its_k, its_upper, its_lower, suspended in rows:
+        held = held or its_state == "suspended" or suspended is not None
+        if its_n:
+            n, k, upper, lower = its_n, its_k, its_upper, its_lower
     if held or lower > alpha:
         state = "suspended"
     elif n and upper <= alpha:

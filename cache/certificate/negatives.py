@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import insert, select
+from sqlalchemy import bindparam, insert, select
 
 from cache.key import normalise_question
 from tenancy.keys import keyed_hash
+from tenancy.prepared import Prepared
 from tenancy.schema import cache_negatives
 from tenancy.tenant import ReadView, TenantHandle, WriteView
 
 _PURPOSE: Final = "cache-negatives"
+_KNOWN: Final = Prepared(select(cache_negatives.c.at).where(cache_negatives.c.pair == bindparam("wanted")))
 
 
 def pair_of(tenant: TenantHandle, question: str, cached: str) -> bytes:
@@ -40,4 +42,4 @@ def count(view: ReadView) -> int:
 
 
 def _known(view: ReadView, pair: bytes) -> bool:
-    return view.execute(select(cache_negatives.c.at).where(cache_negatives.c.pair == pair)).first() is not None
+    return bool(view.rows(_KNOWN, {"wanted": pair}))

@@ -36,6 +36,22 @@ def test_every_part_is_covered_by_a_case() -> None:
     assert set(RETRIEVAL_CHANGES) == {field.name for field in fields(RetrievalIdentity)}
 
 
+def test_the_parts_stand_in_their_order_and_none_is_left_out(ana: Desk) -> None:
+    """Written out a second time, so that a part that another layer would make good cannot go unnoticed."""
+    whole = replace(
+        identity(ana.company.domain(ana.principal)),
+        **CHANGES,
+        user_id="u_1",
+        retrieval=RetrievalIdentity(9, "dense", "mean", "cross@1", "chunker-2"),
+    )
+    assert whole.parts() == (
+        whole.tenant_id, whole.domain, "extractive-2", "words-2", "default@2", "legal@1", "other/8",
+        "temperature=0;max_tokens=257", "user", "u_1", '{"field":"year","ge":2024}', "9f", "json", "9", "dense", "mean",
+        "cross@1", "chunker-2",
+    )  # fmt: skip
+    assert replace(whole, user_id=None).parts()[8:10] == ("domain", None)
+
+
 def test_each_part_changes_the_namespace_and_the_question_does_not(ana: Desk) -> None:
     tenant, domain = ana.company.handle, ana.company.domain(ana.principal)
     whole = identity(domain)

@@ -104,6 +104,22 @@ def test_a_failure_of_the_verifier_is_logged_without_a_text(opened: Desk, caplog
     assert "parental" not in caplog.text
 
 
+def test_an_entry_that_came_back_under_another_key_is_refused(
+    opened: Desk, handbook: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole, of this namespace and fresh, but the answer to another question: no store is trusted with that."""
+    assert isinstance(opened.put("Who pays for the trip?", opened.answer(handbook)), Stored)
+    other = opened.exact("Who pays for the trip?")
+    assert isinstance(other, Hit)
+    assert isinstance(opened.exact(QUESTION), Hit)
+    monkeypatch.setattr(opened.store, "get", lambda *_: other.entry)
+    missed = opened.exact(QUESTION)
+    assert isinstance(missed, Miss)
+    assert missed.reason is Reason.CORRUPT
+    assert missed.candidates[0].verdict is not None
+    assert missed.candidates[0].verdict.name == "exact"
+
+
 def test_a_known_negative_stays_apart_in_both_orders(opened: Desk) -> None:
     assert isinstance(found(opened), Hit)
     with opened.company.handle.writing() as view:

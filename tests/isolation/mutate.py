@@ -2,9 +2,9 @@
 
     python -m tests.isolation.mutate [NAME...]
 
-Each file in `mutations/` is one mutation: texts that must stand in the named files (once, or `times` times), and
-what takes their place. `visible = false` marks one that another layer makes good, so that the oracle rightly sees no
-leak; then the named product tests must fail instead. First the copy as it is must pass.
+Each file in `mutations/` is one mutation, or a list of them: texts that must stand in the named files (once, or
+`times` times), and what takes their place. `visible = false` marks one that another layer makes good, so that the
+oracle rightly sees no leak; then the named product tests must fail instead. First the copy as it is must pass.
 """
 
 from __future__ import annotations
@@ -56,9 +56,10 @@ CONTROL = Mutation("nothing changed", ())
 def load() -> list[Mutation]:
     found = []
     for path in sorted(MUTATIONS.glob("*.toml")):
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-        edits = tuple((edit["file"], edit["old"], edit["new"], edit.get("times", 1)) for edit in values["edit"])
-        found.append(Mutation(values["name"], edits, values.get("visible", True), tuple(values.get("tests", ()))))
+        read = tomllib.loads(path.read_text(encoding="utf-8"))
+        for values in read.get("mutation", [read]):
+            edits = tuple((edit["file"], edit["old"], edit["new"], edit.get("times", 1)) for edit in values["edit"])
+            found.append(Mutation(values["name"], edits, values.get("visible", True), tuple(values.get("tests", ()))))
     return found
 
 
@@ -121,7 +122,7 @@ def _copy(target: Path) -> None:
     ).stdout
     for name in filter(None, listed.split("\0")):
         source = ROOT / name
-        if source.is_file() and source.suffix in {".py", ".toml", ".md", ".txt", ""}:
+        if source.is_file() and source.suffix in {".py", ".toml", ".md", ".txt", ".json", ".gz", ""}:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target / name)
 

@@ -1,7 +1,8 @@
 """The state of one certificate and how each label moves it. Pure: `cache.certificate.evidence` keeps it in a table.
 
     uncertified -> certified      the upper limit is at most alpha
-    certified   -> uncertified    it is not any more; or the labels drifted, which also begins the evidence anew
+    certified   -> uncertified    it is not any more; or a wrong label raised a doubt, until enough right ones followed;
+                                  or the labels drifted, which also begins the evidence anew
     any         -> suspended      the lower limit is above alpha, or one wrong hit was of a kind that the guards exclude
 
 Suspended ends with another ladder version or with an operator's `resume`, both of which begin anew.
@@ -19,7 +20,7 @@ from cache.standing import State
 Label = Literal["same", "wrong", "missing", "unanswered"]
 """What became of a drawn question. `missing`: its asker left before there was anything to compare."""
 
-Why = Literal["", "limit", "veto class", "feedback", "operator", "drift"]
+Why = Literal["", "doubt", "limit", "veto class", "feedback", "operator", "drift"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,9 @@ class Counts:
         """The state under the target that holds now, which may be another than at the last label."""
         if self.state == "suspended" or self._too_many(alpha):
             return "suspended"
-        return "certified" if bound.below(self.n, self.k, alpha, self.prior, self.level) else "uncertified"
+        if drift.doubt(self.bets) or not bound.below(self.n, self.k, alpha, self.prior, self.level):
+            return "uncertified"
+        return "certified"
 
     def after(self, label: Label, alpha: float, *, excluded: bool = False) -> Counts:
         """One more uniformly drawn question. `excluded`: it is of a kind that the guards are there to exclude."""
@@ -74,8 +77,9 @@ class Counts:
         if bets and drift.alarm(bets):
             return self.anew("drift")
         state = moved.standing(alpha)
+        why: Why = "doubt" if state == "uncertified" and drift.doubt(bets) else ""
         # Bets begin with the first certificate; they go on where it is lost and won again.
-        return replace(moved, state=state, why="", bets=drift.CALM if state == "certified" and not bets else bets)
+        return replace(moved, state=state, why=why, bets=drift.CALM if state == "certified" and not bets else bets)
 
     def anew(self, why: Why) -> Counts:
         """Without the labels so far."""

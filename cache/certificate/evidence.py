@@ -103,10 +103,10 @@ def standing(
         held = held or its_state == "suspended" or suspended is not None
         if its_n:
             n, k, upper, lower = its_n, its_k, its_upper, its_lower
+            # Not by the limit alone: a doubt about recent labels withholds what the limit would allow.
+            state = "certified" if its_state == "certified" and upper <= alpha else "uncertified"
     if held or lower > alpha:
         state = "suspended"
-    elif n and upper <= alpha:
-        state = "certified"
     return Standing(state, n, k, upper, lower, alpha, opening, ladder, template)
 
 

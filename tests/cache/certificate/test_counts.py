@@ -60,7 +60,17 @@ def test_a_pair_that_the_guards_exclude_suspends_alone_but_only_if_it_was_wrong(
     assert certified.after("same", ALPHA, excluded=True).state == "certified"
     held = certified.after("wrong", ALPHA, excluded=True)
     assert (held.state, held.why) == ("suspended", "veto class")
-    assert certified.after("wrong", ALPHA).state == "certified"
+    assert certified.after("wrong", ALPHA).state == "uncertified"
+
+
+def test_a_wrong_label_raises_a_doubt_that_right_ones_end() -> None:
+    certified = right(2_000)
+    doubted = certified.after("wrong", ALPHA)
+    assert (doubted.state, doubted.why, doubted.n) == ("uncertified", "doubt", 2_001)
+    assert doubted.upper <= ALPHA
+    assert right(20, doubted).state == "uncertified"
+    assert (right(100, doubted).state, right(100, doubted).why) == ("certified", "")
+    assert right(100, doubted).restarts == 0
 
 
 def test_missing_labels_count_against_a_certificate_and_not_for_a_suspension() -> None:
@@ -78,13 +88,13 @@ def test_what_the_service_could_not_answer_is_no_label() -> None:
 
 
 def test_wrong_labels_that_come_closely_begin_the_evidence_anew() -> None:
-    certified = right(20_000)
+    certified = right(5_000)
     labels: list[Label] = []
-    while certified.state == "certified":
+    while certified.restarts == 0:
         label: Label = "wrong" if len(labels) % 10 == 0 else "same"
         labels.append(label)
         certified = certified.after(label, ALPHA)
-    # 1 of 10 is wrong: the limits of 20,000 labels would have needed some 2,000 more to say so.
+    # 1 of 10 is wrong: the limits of 5,000 labels would have needed some 500 more to say so.
     assert len(labels) < 120
     assert (certified.state, certified.why, certified.n, certified.restarts) == ("uncertified", "drift", 0, 1)
 

@@ -129,6 +129,16 @@ def test_suspended_evidence_begins_anew_when_it_is_resumed(acme: Company) -> Non
     assert (record.restarts, record.why, record.began) == (1, "operator", NOW + 5)
 
 
+def test_a_wrong_label_withholds_the_hits_until_right_ones_followed(acme: Company) -> None:
+    judge(acme.handle, *same(250))
+    assert standing(acme.handle).serves
+    judge(acme.handle, "wrong")
+    found = standing(acme.handle)
+    assert (found.state, found.upper <= 0.05) == ("uncertified", True)
+    judge(acme.handle, *same(40))
+    assert standing(acme.handle).serves
+
+
 def test_reports_suspend_but_never_certify(acme: Company) -> None:
     judge(acme.handle, *same(64))
     with acme.handle.writing() as view:

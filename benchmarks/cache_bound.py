@@ -1,0 +1,406 @@
+"""Does the certificate keep its word? Seeded simulations of semantic hits whose true share of wrong ones is known.
+
+    python -m benchmarks.cache_bound [--runs 1000] [--hits 30000] [--seed 1]
+
+A run is a stream of hits that every rung of the ladder let pass, each wrong with a known probability. Scenarios: 0.5 %,
+1 %, 1.2 % and 3 % wrong throughout; a jump from 0.5 % to 3 % half way; a slow rise from 0.5 % to 3 %; and 3 % wrong
+under an operator's opening, with feedback that seldom tells of wrong answers. The target alpha is 1 %.
+
+* ours: `cache.certificate` as the service runs it (`Counts`, `shadow.probability`, `drift`). While nothing is served
+  every hit is compared; while hits are served, 5 %. Labels before the first change of state are looked up in tables
+  made with `bound.below` and `bound.above`; `tests/cache/certificate/test_simulation.py` holds both ways equal.
+* pooled: the same limits over shadow labels and feedback together, which is what the design forbids.
+* fixed: a threshold that is set once: serve for good if at most 1 % of 300 calibration labels are wrong.
+* vcache: the rule of "vCache: Verified Semantic Prompt Caching" (Schroeder et al., arXiv 2502.03771, section 4),
+  written from the paper: for each entry a logistic model of correctness over similarity; explore with probability
+  tau = min over eps of 1 - delta / (1 - (1 - eps) L(s; t'(eps), gamma)), with t'(eps) the upper confidence limit of
+  the boundary t. Choices of ours: similarities on a grid of 20 values, a weak ridge against separable data, the delta
+  method for the variance of t, and no serving before 6 labels. Its promise is about all requests, explored ones
+  counted as right; ours is about the hits. Both shares are printed.
+
+Per scenario: `certified`, runs that ever served on a certificate; `violations`, runs in which at some moment of a
+certificate the true share, averaged over the hits that it served so far, was above alpha (to be at most 5 %);
+`above_now`, the same for the share of the moment, which no method can avoid where the share jumps; hits served; hits
+until the first certificate; after a jump, hits served and seen until the certificate was gone.
+
+The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cache.certificate import bound, shadow
+from cache.certificate.counts import EMPTY, Counts
+from cache.openings import Opening
+from cache.policy import TemplatePolicy
+from cache.standing import Standing
+
+Floats = npt.NDArray[np.float64]
+
+ALPHA = 0.01
+POLICY = TemplatePolicy(alpha=ALPHA, shadow=0.05)
+OPENING = Opening("default", 0.8, "operator", 0.0, "simulation")
+CALIBRATION = 300
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`opened`: an operator serves without a certificate. `praise` and `complaint`: how often feedback comes."""
+
+    name: str
+    first: float
+    last: float
+    shape: str = "constant"
+    opened: bool = False
+    praise: float = 0.0
+    complaint: float = 0.0
+
+    def shares(self, hits: int) -> Floats:
+        """The true share of wrong ones at each hit."""
+        if self.shape == "jump":
+            return np.where(np.arange(hits) < hits // 2, self.first, self.last)
+        return np.linspace(self.first, self.last, hits)
+
+
+SCENARIOS = (
+    Scenario("0.5 %", 0.005, 0.005),
+    Scenario("1 %", 0.01, 0.01),
+    Scenario("1.2 %", 0.012, 0.012),
+    Scenario("3 %", 0.03, 0.03),
+    Scenario("jump", 0.005, 0.03, "jump"),
+    Scenario("rise", 0.005, 0.03, "rise"),
+    Scenario("biased feedback", 0.03, 0.03, opened=True, praise=0.1, complaint=0.02),
+)
+
+
+@dataclass
+class Run:
+    """What one run showed. Hits are counted from the beginning, or from the jump."""
+
+    served: int = 0
+    violated: bool = False
+    above_now: bool = False
+    certified_after: int | None = None
+    gone_after: int | None = None
+    served_after_jump: int = 0
+
+
+class Tables:
+    """For n labels without a change of state: at most so many wrong ones certify, at least so many suspend."""
+
+    def __init__(self, longest: int) -> None:
+        self.certify = np.full(longest + 1, -1)
+        self.suspend = np.full(longest + 1, longest + 2)
+        few, many = -1, 1
+        for n in range(1, longest + 1):
+            while bound.below(n, few + 1, ALPHA):
+                few += 1
+            while not bound.above(n, many, ALPHA) and many <= n:
+                many += 1
+            self.certify[n] = few
+            self.suspend[n] = many
+
+    def change(self, wrong: npt.NDArray[np.bool_]) -> tuple[int, int]:
+        """After how many labels the state changes first (all of them if never), and how many of these are wrong."""
+        k = np.cumsum(wrong)
+        n = np.arange(1, len(wrong) + 1)
+        changes = np.flatnonzero((k <= self.certify[n]) | (k >= self.suspend[n]))
+        last = int(changes[0]) if len(changes) else len(wrong) - 1
+        return last + 1, int(k[last])
+
+
+def standing(counts: Counts, opened: bool) -> Standing:
+    return Standing(
+        counts.standing(ALPHA), counts.n, counts.k, 1.0, 0.0, ALPHA, OPENING if opened else None, "lv", "default"
+    )
+
+
+def ours(scenario: Scenario, shares: Floats, seed: int, tables: Tables | None, pooled: bool = False) -> Run:
+    """One run of the product's rules; with `tables` the labels before the first change of state are looked up."""
+    rng = np.random.default_rng(seed)
+    wrong = rng.random(len(shares)) < shares
+    draws = rng.random(len(shares))
+    said = rng.random(len(shares))
+    run, counts, at = Run(), EMPTY, 0
+    if tables is not None and not scenario.opened:
+        at, k = tables.change(wrong)
+        # The last of these labels goes through the product's rules, and so changes the state.
+        at -= 1
+        counts = Counts(n=at, k=k - int(wrong[at]))
+    number = reports = served = 0
+    total_share = 0.0
+    state = standing(counts, scenario.opened)
+    chance = shadow.probability(state, POLICY)
+    jump = len(shares) // 2 if scenario.shape == "jump" else None
+    restarts = counts.restarts
+    for position in range(at, len(shares)):
+        label = "wrong" if wrong[position] else "same"
+        drawn = draws[position] < chance
+        if not drawn and state.serves:
+            served += 1
+            if state.state == "certified":
+                number += 1
+                total_share += shares[position]
+                run.above_now = run.above_now or bool(shares[position] > ALPHA)
+                run.violated = run.violated or bool(total_share > ALPHA * number * (1 + 1e-9))
+                if jump is not None and position >= jump:
+                    run.served_after_jump += 1
+        told = (
+            not drawn and state.serves and said[position] < (scenario.complaint if wrong[position] else scenario.praise)
+        )
+        if not (drawn or told):
+            if not state.serves and counts.state == "suspended":
+                break
+            continue
+        if drawn or pooled:
+            counts = counts.after(label, ALPHA)
+        elif wrong[position]:
+            # As `evidence.report` has it.
+            reports += 1
+            if bound.above(max(served, reports), reports, ALPHA, level=counts.level):
+                counts = counts.suspended("feedback")
+        state = standing(counts, scenario.opened)
+        chance = shadow.probability(state, POLICY)
+        if counts.restarts != restarts:
+            restarts, number, total_share = counts.restarts, 0, 0.0
+        if state.state == "certified" and run.certified_after is None:
+            run.certified_after = position + 1
+        if jump is not None and position >= jump and run.gone_after is None and state.state != "certified":
+            run.gone_after = position + 1 - jump
+    run.served = served
+    return run
+
+
+def fixed(_scenario: Scenario, shares: Floats, seed: int) -> Run:
+    """Serve for good if the calibration looks right."""
+    rng = np.random.default_rng(seed)
+    calibrated = (rng.random(CALIBRATION) < shares[0]).sum() <= ALPHA * CALIBRATION
+    if not calibrated:
+        return Run()
+    mean = np.cumsum(shares) / np.arange(1, len(shares) + 1)
+    return Run(
+        served=len(shares),
+        violated=bool((mean > ALPHA * (1 + 1e-9)).any()),
+        above_now=bool((shares > ALPHA).any()),
+        certified_after=CALIBRATION,
+    )
+
+
+@dataclass
+class VCache:
+    """`runs` caches side by side, each of `entries` entries that are asked for at random."""
+
+    runs: int
+    entries: int
+    seed: int
+    delta: float = ALPHA
+    grid: Floats = field(default_factory=lambda: np.linspace(0.8, 1.0, 20))
+    slope: float = 25.0
+    ridge: float = 1e-2
+    least: int = 6
+
+    def __post_init__(self) -> None:
+        self.rng = np.random.default_rng(self.seed)
+        self.seen = np.zeros((self.runs, self.entries, len(self.grid)))
+        self.right = np.zeros_like(self.seen)
+        self.model = np.zeros((self.runs, self.entries, 2))
+        self.own = self.rng.normal(0, 0.01, (self.runs, self.entries))
+        self.served = np.zeros(self.runs)
+        self.wrong = np.zeros(self.runs)
+        eps = np.linspace(1e-6, 1 - 1e-6, 50)
+        self.eps = eps
+        self.quantiles = _normal_quantiles(1 - eps)
+
+    def boundary(self, share: float) -> float:
+        """The mean boundary t with which a share `share` of all hits is wrong, over similarities and entries."""
+        low, high = 0.0, 1.0
+        for _ in range(40):
+            t = (low + high) / 2
+            wrong = _wrong(self.grid[:, None], t + np.linspace(-0.02, 0.02, 21)[None, :], self.slope).mean()
+            low, high = (t, high) if wrong < share else (low, t)
+        return low
+
+    def step(self, share_boundary: float) -> None:
+        """One request in each run."""
+        every = np.arange(self.runs)
+        entry = self.rng.integers(self.entries, size=self.runs)
+        place = self.rng.integers(len(self.grid), size=self.runs)
+        chance = _wrong(self.grid[place], share_boundary + self.own[every, entry], self.slope)
+        tau = self.explore_probability(every, entry, place)
+        explored = self.rng.random(self.runs) <= tau
+        self.served += ~explored
+        self.wrong += np.where(explored, 0.0, chance)
+        right = self.rng.random(self.runs) >= chance
+        at = every[explored], entry[explored]
+        self.seen[(*at, place[explored])] += 1
+        self.right[(*at, place[explored])] += right[explored]
+        self._fit(*at)
+
+    def explore_probability(
+        self, every: npt.NDArray[np.int_], entry: npt.NDArray[np.int_], place: npt.NDArray[np.int_]
+    ) -> Floats:
+        seen = self.seen[every, entry]
+        intercept, gamma = self.model[every, entry].T
+        gamma = np.maximum(gamma, 1e-6)
+        x = self.grid - 0.9
+        p = _sigmoid(intercept[:, None] + gamma[:, None] * x)
+        weight = seen * p * (1 - p)
+        a = weight.sum(1) + self.ridge
+        b = (weight * x).sum(1)
+        c = (weight * x * x).sum(1) + self.ridge
+        det = np.maximum(a * c - b * b, 1e-12)
+        # t = 0.9 - intercept / gamma; its variance by the delta method.
+        d0, d1 = -1 / gamma, intercept / gamma**2
+        variance = (d0 * d0 * c - 2 * d0 * d1 * b + d1 * d1 * a) / det
+        t = -intercept / gamma
+        limit = t[:, None] + self.quantiles * np.sqrt(np.maximum(variance, 0))[:, None]
+        likely = (1 - self.eps) * _sigmoid(gamma[:, None] * ((self.grid[place] - 0.9)[:, None] - limit))
+        tau = (1 - self.delta / (1 - likely)).min(1)
+        return np.where(seen.sum(1) < self.least, 1.0, np.clip(tau, 0, 1))
+
+    def _fit(self, run: npt.NDArray[np.int_], entry: npt.NDArray[np.int_]) -> None:
+        """A few Newton steps of the penalised logistic likelihood from where the entry's model stood."""
+        if not len(run):
+            return
+        seen, right = self.seen[run, entry], self.right[run, entry]
+        model = self.model[run, entry]
+        x = self.grid - 0.9
+        for _ in range(4):
+            p = _sigmoid(model[:, :1] + model[:, 1:] * x)
+            residual = right - seen * p
+            weight = seen * p * (1 - p)
+            g0 = residual.sum(1) - self.ridge * model[:, 0]
+            g1 = (residual * x).sum(1) - self.ridge * model[:, 1]
+            a, b = weight.sum(1) + self.ridge, (weight * x).sum(1)
+            c = (weight * x * x).sum(1) + self.ridge
+            det = np.maximum(a * c - b * b, 1e-12)
+            move = np.stack([(c * g0 - b * g1) / det, (a * g1 - b * g0) / det], 1)
+            model = model + np.clip(move, -20, 20)
+        self.model[run, entry] = model
+
+
+def vcache(scenario: Scenario, runs: int, hits: int, seed: int) -> dict[str, Any]:
+    caches = VCache(runs, entries=40, seed=seed)
+    before, after = caches.boundary(scenario.first), caches.boundary(scenario.last)
+    shares = scenario.shares(hits)
+    ever = np.zeros(runs, dtype=bool)
+    for share in shares:
+        mix = 0.0 if scenario.first == scenario.last else (share - scenario.first) / (scenario.last - scenario.first)
+        caches.step(before + mix * (after - before))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            # From a hundred hits on, so that a single early one does not decide.
+            ever |= (caches.served >= 100) & (caches.wrong / caches.served > ALPHA)
+    served = np.maximum(caches.served, 1)
+    return {
+        "runs": runs,
+        "requests": hits,
+        "violations": round(float(ever.mean()), 4),
+        "violations_of_its_own_promise": round(float((caches.wrong / hits > ALPHA).mean()), 4),
+        "hits": round(float(np.median(caches.served)), 1),
+        "wrong_among_hits": round(float((caches.wrong / served).mean()), 5),
+        "wrong_among_requests": round(float((caches.wrong / hits).mean()), 5),
+    }
+
+
+def _wrong(similarity: Any, boundary: Any, slope: float) -> Any:
+    return _sigmoid(slope * (boundary - similarity))
+
+
+def _sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-np.clip(x, -50, 50)))
+
+
+def _normal_quantiles(levels: Floats) -> Floats:
+    """By bisection on the error function: no dependency for fifty numbers."""
+    from math import erf, sqrt
+
+    found = []
+    for level in levels:
+        low, high = -8.0, 8.0
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if (1 + erf(middle / sqrt(2))) / 2 < level else (low, middle)
+        found.append(low)
+    return np.array(found)
+
+
+def summary(runs: list[Run], hits: int, jump: bool) -> dict[str, Any]:
+    certified = [run.certified_after for run in runs if run.certified_after is not None]
+    found: dict[str, Any] = {
+        "runs": len(runs),
+        "certified": round(len(certified) / len(runs), 4),
+        "violations": round(sum(run.violated for run in runs) / len(runs), 4),
+        "above_now": round(sum(run.above_now for run in runs) / len(runs), 4),
+        "hits": float(np.median([run.served for run in runs])),
+        "share_served": round(float(np.mean([run.served for run in runs])) / hits, 4),
+        "certified_after": float(np.median(certified)) if certified else None,
+    }
+    if jump:
+        gone = [run.gone_after for run in runs if run.gone_after is not None and run.served_after_jump]
+        found["gone_after"] = float(np.median(gone)) if gone else None
+        found["gone_after_p95"] = float(np.quantile(gone, 0.95)) if gone else None
+        found["served_after_jump"] = float(np.median([run.served_after_jump for run in runs]))
+    return found
+
+
+def simulate(runs: int, hits: int, seed: int, vcache_runs: int, vcache_hits: int) -> dict[str, Any]:
+    tables = Tables(hits)
+    results: dict[str, Any] = {}
+    for number, scenario in enumerate(SCENARIOS):
+        begun = time.perf_counter()
+        shares = scenario.shares(hits)
+        jump, first = scenario.shape == "jump", seed * 1_000_003 + number * 10_007
+        rules = {"ours": partial(ours, tables=tables), "fixed": fixed}
+        if scenario.praise:
+            rules["pooled"] = partial(ours, tables=tables, pooled=True)
+        found = {
+            name: summary([rule(scenario, shares, first + run) for run in range(runs)], hits, jump)
+            for name, rule in rules.items()
+        }
+        found["vcache"] = vcache(scenario, vcache_runs, vcache_hits, seed + number)
+        results[scenario.name] = found
+        print(f"{scenario.name} ({time.perf_counter() - begun:.0f} s)")
+        for name, row in found.items():
+            print(f"  {name:7}", "  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+    return results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=1_000)
+    parser.add_argument("--hits", type=int, default=30_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--vcache-runs", type=int, default=200)
+    parser.add_argument("--vcache-hits", type=int, default=6_000)
+    options = parser.parse_args()
+    results = simulate(options.runs, options.hits, options.seed, options.vcache_runs, options.vcache_hits)
+    worst = max(found["ours"]["violations"] for found in results.values())
+    print(
+        json.dumps(
+            {
+                "benchmark": "cache_bound",
+                "alpha": ALPHA,
+                "confidence": 1 - bound.LEVEL,
+                "shadow": POLICY.shadow,
+                "runs": options.runs,
+                "hits": options.hits,
+                "seed": options.seed,
+                "worst_violations": worst,
+                "kept": worst <= bound.LEVEL,
+                "scenarios": results,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

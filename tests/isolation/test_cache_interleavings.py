@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cache.conformance.rig import running
 from tests.isolation.interleaving.freshness import CHANGES, two_processes_and_a_cache
 
 ORDERS = int(os.environ.get("STRONGROOM_CACHE_INTERLEAVINGS", "100"))
@@ -29,7 +30,15 @@ def folder() -> Iterator[Path]:
         yield Path(found)
 
 
-@pytest.mark.parametrize("store", ["local"])
+@pytest.fixture(params=["local", "redis"])
+def store(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
+    if request.param == "local":
+        yield "local"
+        return
+    with running(folder / "redis") as server:
+        yield f"{server.url} {server.password_file}"
+
+
 def test_no_stale_answer_leaves_the_cache_and_hits_resume(folder: Path, store: str) -> None:
     with two_processes_and_a_cache(folder, "", store) as interleavings:
         for number in range(ORDERS):

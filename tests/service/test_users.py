@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +12,18 @@ import pytest
 from structlog.testing import capture_logs
 
 from cache.stores.local import LocalStore
+from cache.stores.port import CacheStore
 from cache.stores.selector import Selector
 from service.cli import run
 from service.users import delete_user
 from tenancy import directory
 from tenancy.errors import NotFound, Unavailable
+from tenancy.identity import Role
+from tests.cache.conformance.rig import running
 from tests.service.house import House
 
 QUESTION = {"query": "How long is the notice period?"}
+MEMO = "The zanzibar memorandum says so."
 SECRET = "What does the zanzibar memorandum say about the notice period?"
 
 
@@ -33,14 +39,26 @@ class Nobody:
         self.detail |= detail
 
 
-@pytest.fixture
-def acme(house: House) -> House:
-    house.put(
-        "acme", "notice.md", "The notice period is three months, as the zanzibar memorandum says.", allow=["tenant"]
-    )
-    for user in ("ana", "bo"):
-        house.key("acme", user)
-    return house
+@pytest.fixture(params=["local", "redis"])
+def acme(request: pytest.FixtureRequest, folder: Path) -> Iterator[House]:
+    """A company whose answers are remembered in files, and one with Redis, which keeps a log of its own."""
+    with ExitStack() as stack:
+        environment = {}
+        if request.param == "redis":
+            server = stack.enter_context(running(folder / "redis", persistent=True))
+            environment = {
+                "STRONGROOM_CACHE__STORE": "redis",
+                "STRONGROOM_CACHE__REDIS__URL": server.url,
+                "STRONGROOM_CACHE__REDIS__PASSWORD_FILE": str(server.password_file),
+                "STRONGROOM_CACHE__REDIS__TIMEOUT_S": "10",
+            }
+        found = House(folder, **environment)
+        stack.callback(found.close)
+        stack.enter_context(found.client)
+        found.put("acme", "notice.md", f"The notice period is three months. {MEMO}", allow=["tenant"])
+        for user in ("ana", "bo"):
+            found.key("acme", user)
+        yield found
 
 
 def asked(house: House, user: str, query: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -89,11 +107,11 @@ def test_what_a_crash_left_of_a_deleted_users_answers_is_not_served(acme: House)
 def test_where_the_cache_is_away_nothing_is_deleted_yet(acme: House, monkeypatch: pytest.MonkeyPatch) -> None:
     asked(acme, "ana")
 
-    def away(self: LocalStore, tenant: object, selector: Selector) -> int:
+    def away(self: CacheStore, tenant: object, selector: Selector) -> int:
         raise Unavailable("the cache is out of reach")
 
     with monkeypatch.context() as patched:
-        patched.setattr(LocalStore, "invalidate", away)
+        patched.setattr(type(acme.services.path.cache), "invalidate", away)
         with pytest.raises(Unavailable):
             delete(acme, "ana")
     assert asked(acme, "ana")["cache"]["status"] == "hit"
@@ -101,22 +119,37 @@ def test_where_the_cache_is_away_nothing_is_deleted_yet(acme: House, monkeypatch
 
 
 def test_no_file_holds_the_text_of_a_question_before_or_after_its_erasure(acme: House, folder: Path) -> None:
+    canary = "zanzibar memorandum"
     with capture_logs() as logs:
         asked(acme, "ana", {"query": SECRET})
-        asked(acme, "bo", {"query": SECRET})
-        assert found_in(folder, "zanzibar memorandum") == []
+        assert asked(acme, "bo", {"query": SECRET})["cache"]["status"] == "hit"
+        assert found_in(folder, canary) == []
         handle = acme.services.control.tenants.open(acme.services.control.authenticator.operator("acme"))
-        cache = handle.directory / "cache.sqlite"
-        log = cache.with_name("cache.sqlite-wal")
-        assert log.stat().st_size > 0
-        delete(acme, "ana")
+        log = handle.directory / "cache.sqlite-wal"
+        local = isinstance(acme.services.path.cache, LocalStore)
+        assert not local or log.stat().st_size > 0
+        assert delete(acme, "ana")[0].entries == 1
         # The write-ahead log had the page with the question: it is empty now, and its page was overwritten.
-        assert log.stat().st_size == 0
-        assert found_in(folder, "zanzibar memorandum") == []
+        assert not local or log.stat().st_size == 0
+        assert found_in(folder, canary) == []
     assert "zanzibar" not in json.dumps(logs, default=str)
-    # The control: what is written in the clear is found.
+    # The control: what is written in the clear is found, also by the server that keeps the cache.
     (folder / "note").write_text(SECRET)
-    assert found_in(folder, "zanzibar memorandum") == ["note"]
+    if not local:
+        acme.services.path.cache.link.call(lambda client: client.set("note", SECRET))  # type: ignore[attr-defined]
+    found = found_in(folder, canary)
+    assert "note" in found
+    assert len(found) == (1 if local else 2)
+
+
+def test_every_entry_of_a_user_goes_by_the_operators_word_alone(acme: House) -> None:
+    """`cache invalidate --user`: the user stays, and asks on."""
+    asked(acme, "ana", {"query": SECRET})
+    asked(acme, "bo")
+    response = acme.send("DELETE", "/v1/cache/entries?user=ana", acme.key("acme", "root", Role.ADMIN))
+    assert (response.status_code, response.json()) == (200, {"removed": 1})
+    assert asked(acme, "bo")["cache"]["status"] == "hit"
+    assert asked(acme, "ana", {"query": SECRET})["cache"]["status"] == "miss"
 
 
 def found_in(folder: Path, text: str) -> list[str]:

@@ -57,6 +57,18 @@ class Marked(Watched):
                 yield piece
 
 
+def _redis_store(where: str, policy: CachePolicy) -> CacheStore:
+    """`where`: the address and the file of the password, with a space between."""
+    from cache.stores.redis import RedisStore
+    from cache.stores.redis_link import Link
+    from cache.stores.redis_settings import RedisSettings
+
+    url, _, password_file = where.partition(" ")
+    # Patient: the machine may be busy, and a store that is away would be a miss.
+    settings = RedisSettings(url=url, password_file=password_file, timeout_s=20.0, connect_timeout_s=20.0)
+    return RedisStore(Link(settings), policy)
+
+
 def mark(model: str, adapter: str, template: str) -> str:
     return f"made by {model}/{adapter}/{template}:"
 
@@ -65,8 +77,7 @@ class CachedProcess(Process):
     def __init__(self, data_dir: Path, url: str, store: str) -> None:
         super().__init__(data_dir, url)
         policy = CachePolicy(template=TemplatePolicy(probation=0, shadow=0.0))
-        assert store == "local"
-        self.store: CacheStore = LocalStore(policy)
+        self.store: CacheStore = LocalStore(policy) if store == "local" else _redis_store(store, policy)
         self.configuration = {"model": "m1", "adapter": "", "template": "t1"}
         self.configure()
         self.changes = process.CHANGES | CHANGES

@@ -199,7 +199,7 @@ class _Setting(Task):
 
 @contextmanager
 def two_processes_and_a_cache(folder: Path, url: str, store: str) -> Iterator[CachedInterleavings]:
-    """`store` is "local", or the address of a Redis server."""
+    """`store` is "local", or the address of a Redis server and the file of its password."""
     ana, folders = prepared(folder, url, TEXT.format(1))
     with ExitStack() as stack:
         processes = []

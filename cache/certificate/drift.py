@@ -1,10 +1,10 @@
 """Has the share of wrong hits risen above its target since the certificate was given? A bet on recent labels.
 
-One CUSUM of likelihood ratios for each of a few shares above the target, against the target itself: it falls back to
+One CUSUM of likelihood ratios for each of a few shares, against a usual one somewhat below the target: it falls back to
 zero while labels are right, and climbs when wrong ones come closely. Each is an e-detector and so is their mean (J.
-Shin, A. Ramdas, A. Rinaldo, E-detectors, 2022): while no more than the target is wrong, an alarm comes on average
-after no fewer than `ALARM` labels, and far more where the share lies well below it. Old labels weigh nothing, so a
-long good past does not hide a bad present, as it would in the limits.
+Shin, A. Ramdas, A. Rinaldo, E-detectors, 2022): while no more than the usual share is wrong, an alarm comes on average
+after no fewer than `ALARM` labels. Old labels weigh nothing, so a long good past does not hide a bad present, as it
+would in the limits.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from __future__ import annotations
 from math import exp, log, log1p
 from typing import Final
 
-USUAL: Final = 0.6
-"""Of the target: a share that may be certified at all lies below this part of it for most of the time."""
+USUAL: Final = 0.7
+"""Of the target. A share near the target itself takes tens of thousands of labels to certify, so little is lost."""
 
-ALARM: Final = 100.0
+ALARM: Final = 300.0
 MULTIPLES: Final = (2.0, 4.0, 8.0)
 """The shares that are bet on, as multiples of the target."""
 

@@ -63,8 +63,9 @@ class Script:
     sha: str
 
 
-def _script(body: str) -> Script:
-    source = _SHARED + body
+def _script(body: str, *, adds: bool = False) -> Script:
+    """What `adds` is refused as a whole where the server is full; what removes has to work there above all."""
+    source = ("#!lua\n" if adds else "#!lua flags=allow-oom\n") + _SHARED + body
     return Script(source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
@@ -76,7 +77,8 @@ def steps(members: Iterable[T]) -> Iterator[list[T]]:
 
 
 # The answer is '' where the entry was written, else why not. The vector goes first, since it alone can be refused.
-PUT: Final = _script("""
+PUT: Final = _script(
+    """
 local moved, m, id, checksum, body, vector = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local raw, now, at, created, expires = ARGV[8], ARGV[9], tonumber(ARGV[10]), ARGV[11], ARGV[12]
 local most, most_bytes, step = tonumber(ARGV[13]), tonumber(ARGV[14]), tonumber(ARGV[15])
@@ -129,14 +131,19 @@ if over() then
   return 'the quota is full'
 end
 return ''
-""")
+""",
+    adds=True,
+)
 
-CONFIRM: Final = _script("""
+CONFIRM: Final = _script(
+    """
 local m, id, checksum, body = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 if redis.call('HGET', P .. 'e:' .. m, 'i') ~= id then return 0 end
 redis.call('HSET', P .. 'e:' .. m, 'k', checksum, 'b', body)
 return 1
-""")
+""",
+    adds=True,
+)
 
 # Of the members ARGV[3..] those that meet every condition of ARGV[2].
 REMOVE: Final = _script("""

@@ -72,7 +72,7 @@ class RedisServer:
         self.password = secrets.token_hex(16)
         self.persistent = persistent
         self.cluster = cluster
-        self.extra = (*extra, "cluster-enabled yes") if cluster else extra
+        self.extra = (*extra, "cluster-enabled yes", f"cluster-port {free_port()}") if cluster else extra
         self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
 

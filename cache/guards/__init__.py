@@ -7,7 +7,7 @@ of the code and of every list in `data/`.
 
 from __future__ import annotations
 
-from cache.guards import contrast, families, polarity, relations, roles, slots
+from cache.guards import contrast, families, polarity, relations, roles, slots, spelling
 from cache.guards.rules import REVISION as RULES_REVISION
 from cache.guards.words import Language, Text, common_language, read
 from cache.verdict import Verdict, passed, veto
@@ -22,12 +22,16 @@ def compare(question: Text, cached: Text) -> Verdict:
     language = common_language(question, cached)
     if language is Language.UNKNOWN:
         return veto("language", "no rules for this language")
+    # A comparison that is turned round has its roles exchanged and its polarity flipped: polarity decides about both.
     turned = roles.turned(question, cached, language)
     verdict = polarity.check(question, cached, language, turned=turned)
-    for check in (slots.check, families.check, relations.check, *(() if turned else (roles.check,)), contrast.check):
+    for check in _TURNED if turned else _CHECKS:
         if not verdict.passed:
             return verdict
         verdict = check(question, cached, language)
-    if not verdict.passed:
-        return verdict
-    return passed("guards", near=verdict.near)
+    return passed("guards", near=verdict.near) if verdict.passed else verdict
+
+
+_TURNED = (slots.check, families.check, relations.check, spelling.check, contrast.check)
+# `contrast` stands last: what it saw but did not refuse is for the score.
+_CHECKS = (slots.check, families.check, relations.check, roles.check, spelling.check, contrast.check)

@@ -8,7 +8,7 @@ where only one has. Where both ask about the kind as a whole ("is it normal for 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Final
 
 import regex
@@ -25,7 +25,8 @@ CLASS: Final = -1
 _POINTING: Final = frozenset({"this", "that", "these", "those", "the", "which", "what", "my", "your", "our"})
 _BE: Final = frozenset({"is", "are", "was", "were", "be", "been", "being", "am", "get", "getting", "got"})
 
-Found = Mapping[int, frozenset[int]]
+# Family -> value -> stems of the words that show it.
+Found = Mapping[int, Mapping[int, frozenset[str]]]
 _Phrase = tuple[tuple[str, ...], int, int]
 
 
@@ -38,19 +39,20 @@ def _entries(families: tuple[Family, ...]) -> Iterator[tuple[str, int, int]]:
                 yield phrase.strip(), family, value
 
 
-def _by_first_word(families: tuple[Family, ...]) -> dict[str, list[_Phrase]]:
-    """Phrases by their first word, the longest first; those of inflected families by its stem, after a "~"."""
+def _by_first_word(families: tuple[Family, ...], *, inflected: bool) -> dict[str, list[_Phrase]]:
+    """Phrases by their first word, the longest first; or single words of inflected families by their stem."""
     found: dict[str, list[_Phrase]] = {}
     for phrase, family, value in _entries(families):
         first, *rest = phrase.split(" ")
-        key = f"~{stem(first)}" if families[family].inflected and not rest and value != CLASS else first
-        found.setdefault(key, []).append((tuple(rest), family, value))
+        if inflected == (families[family].inflected and not rest and value != CLASS):
+            found.setdefault(stem(first) if inflected else first, []).append((tuple(rest), family, value))
     for phrases in found.values():
         phrases.sort(key=lambda entry: -len(entry[0]))
     return found
 
 
-_ENGLISH: Final = _by_first_word(lexicon.EN_FAMILIES)
+_ENGLISH: Final = _by_first_word(lexicon.EN_FAMILIES, inflected=False)
+_INFLECTED: Final = _by_first_word(lexicon.EN_FAMILIES, inflected=True)
 _CHINESE: Final[dict[str, list[tuple[int, int]]]] = {}
 for _phrase, _family, _value in _entries(lexicon.ZH_FAMILIES):
     _CHINESE.setdefault(_phrase, []).append((_family, _value))
@@ -67,16 +69,22 @@ def check(question: Text, cached: Text, language: Language) -> Verdict:
     families = lexicon.ZH_FAMILIES if language is Language.CHINESE else lexicon.EN_FAMILIES
     ours, theirs = found(question, language), found(cached, language)
     for number in sorted(ours.keys() | theirs.keys()):
-        mine, other = ours.get(number, frozenset()), theirs.get(number, frozenset())
-        if mine == other or (CLASS in mine and CLASS in other):
+        mine, other = ours.get(number, {}), theirs.get(number, {})
+        if mine.keys() == other.keys() or (CLASS in mine and CLASS in other):
             continue
         family = families[number]
-        more, less = mine - other - {CLASS}, other - mine - {CLASS}
+        more, less = mine.keys() - other.keys() - {CLASS}, other.keys() - mine.keys() - {CLASS}
         if more and less:
             return veto(NAME, f"{family.name} differs")
-        if family.one_sided and (more or less):
+        if family.one_sided and (_stands_alone(more, mine, cached) or _stands_alone(less, other, question)):
             return veto(NAME, f"{family.name} on one side only")
     return passed(NAME)
+
+
+def _stands_alone(values: Set[int], shown: Mapping[int, frozenset[str]], other: Text) -> bool:
+    """Whether some value has no word of its kind in the other text: "stolen" is there in "did she steal it"."""
+    stems = set(other.stems.values())
+    return any(stems.isdisjoint(shown[value]) for value in values)
 
 
 def is_example(word: str, question: Text, cached: Text) -> bool:
@@ -91,33 +99,36 @@ def found(text: Text, language: Language) -> Found:
     known = text.memo.get("families")
     if isinstance(known, dict):
         return known
-    values: dict[int, set[int]] = {}
-    for family, value in _chinese(text) if language is Language.CHINESE else _english(text):
-        values.setdefault(family, set()).add(value)
-    fixed = {family: frozenset(members) for family, members in values.items()}
+    values: dict[int, dict[int, set[str]]] = {}
+    for family, value, root in _chinese(text) if language is Language.CHINESE else _english(text):
+        values.setdefault(family, {}).setdefault(value, set()).add(root)
+    fixed = {
+        family: {value: frozenset(roots) for value, roots in members.items()} for family, members in values.items()
+    }
     text.memo["families"] = fixed
     return fixed
 
 
-def _english(text: Text) -> Iterator[tuple[int, int]]:
+def _english(text: Text) -> Iterator[tuple[int, int, str]]:
     words = text.words
     for position, word in enumerate(words):
         if word in ("used", "use") and _is_habit(words, position):
-            yield _HABITS
+            yield *_HABITS, "used to"
+        phrases = _phrases_at(word, text.stems[word])
         read: set[int] = set()
-        for rest, family, value in _phrases_at(word):
+        for rest, family, value in phrases:
             # A longer phrase of the same family covers the shorter ones at its place.
             if family in read or (rest and words[position + 1 : position + 1 + len(rest)] != rest):
                 continue
             read.add(family)
             if value == CLASS and position and words[position - 1] in _POINTING:
                 continue
-            yield family, value
+            yield family, value, text.stems[word]
 
 
-def _phrases_at(word: str) -> list[_Phrase]:
-    exact, inflected = _ENGLISH.get(word, []), _ENGLISH.get(f"~{stem(word)}", [])
-    return exact + inflected if exact and inflected else exact or inflected
+def _phrases_at(word: str, root: str = "") -> Sequence[_Phrase]:
+    exact, inflected = _ENGLISH.get(word, ()), _INFLECTED.get(root or stem(word), ())
+    return [*exact, *inflected] if exact and inflected else exact or inflected
 
 
 def _is_habit(words: tuple[str, ...], position: int) -> bool:
@@ -128,13 +139,13 @@ def _is_habit(words: tuple[str, ...], position: int) -> bool:
     return "did" in before if words[position] == "use" else not _BE & set(before[-2:])
 
 
-def _chinese(text: Text) -> Iterator[tuple[int, int]]:
+def _chinese(text: Text) -> Iterator[tuple[int, int, str]]:
     plain = text.source.lower()
     for family, pattern in _ZH_PATTERNS:
         for phrase in set(pattern.findall(plain)):
             for number, value in _CHINESE[phrase]:
                 if number == family:
-                    yield family, value
+                    yield family, value, phrase
 
 
 _HABITS: Final = next((family, value) for phrase, family, value in _entries(lexicon.EN_FAMILIES) if phrase == "habit:")

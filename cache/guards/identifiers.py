@@ -35,7 +35,7 @@ ID: Final = regex.compile(
 )
 # "90th", "1990s", "18s" are numbers; "5pm" and "3rd" have readers of their own.
 _NO_ID: Final = regex.compile(
-    r"\d+(?:st|nd|rd|th|s)|(?:\d+[-/])?\d{1,4}-(?:years?|year-olds?|days?|months?|weeks?|hours?|minutes?|mins?|people|person|star|bed|bedroom)(?:-old|-olds)?"
+    r"\d+(?:st|nd|rd|th|s|k)|(?:\d+[-/])?\d{1,4}-(?:years?|year-olds?|days?|months?|weeks?|hours?|minutes?|mins?|people|person|star|bed|bedroom)(?:-old|-olds)?"
 )
 
 

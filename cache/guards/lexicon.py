@@ -28,6 +28,23 @@ def _grouped(lines: list[str]) -> frozenset[tuple[str, str]]:
     )
 
 
+def _compared(pairs: frozenset[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+    """The pairs and their comparatives and superlatives, where both words are short enough to have them."""
+    return pairs | {
+        (_form(a, ending), _form(b, ending)) for a, b in pairs if max(len(a), len(b)) <= 6 for ending in ("er", "est")
+    }
+
+
+def _form(word: str, ending: str) -> str:
+    """ "tall" -> "taller", "safe" -> "safer", "easy" -> "easier", "big" -> "bigger"."""
+    if word.endswith("e"):
+        return word[:-1] + ending
+    if word.endswith("y") and len(word) > 2 and word[-2] not in "aeiou":
+        return word[:-1] + "i" + ending
+    doubled = len(word) <= 4 and word[-1:] not in "aeiouwxy" and word[-2:-1] in "aeiou" and word[-3:-2] not in "aeiou"
+    return word + (word[-1:] if doubled else "") + ending
+
+
 def split_phrases(line: str) -> tuple[tuple[str, ...], ...]:
     """ "at least, up to" -> the words of each phrase, the longest phrase first."""
     phrases = (tuple(phrase.split()) for phrase in line.split(",") if phrase.strip())
@@ -49,7 +66,7 @@ EN_FILLER_PHRASES: Final = _phrases(ENGLISH.filler_phrases)
 EN_NEGATORS: Final = _set(ENGLISH.negators)
 EN_WEAK_NEGATORS: Final = _set(ENGLISH.weak_negators)
 EN_NO_NEGATION: Final = _phrases(ENGLISH.no_negation)
-EN_ANTONYMS: Final = (
+EN_ANTONYMS: Final = _compared(
     _pairs(ENGLISH.antonyms) | _grouped(ENGLISH.antonym_groups) | _pairs(" ".join(read_lines("antonyms.txt")))
 )
 # A word with one of these in front is its opposite ("unlock", "inactive"); checked only when both words occur.

@@ -12,7 +12,9 @@ from cache.guards.words import Text
 
 _SENTENCE: Final = regex.compile(r"(?:^|[.?!:]\s+|\n)\W*(\w)")
 _CAPITALISED: Final = regex.compile(r"(?<![\w'])\p{Lu}[\p{L}\p{M}]*(?:['-][\p{L}\p{M}]+)*")
+_GOES_ON: Final = lexicon.EN_FUNCTION - {"of", "and", "or", "in", "for", "on", "at", "to", "with"}
 _ROMAN: Final = dict(zip("ivxlcdm", (1, 5, 10, 50, 100, 500, 1000), strict=True))
+_CANONICAL_ACRONYMS: Final = frozenset(lexicon.ALIASES.get(word, "") for word in lexicon.ACRONYMS) - {""}
 _NUMERAL: Final = regex.compile(r"(?=[ivxl])x{0,3}l?x{0,3}(?:ix|iv|v?i{0,3})")
 _NO_NAME: Final = (
     lexicon.EN_FUNCTION | lexicon.EN_FILLERS | MONTHS.keys() | WEEKDAYS.keys() | CURRENCIES.keys() - {"block"}
@@ -47,6 +49,7 @@ def differ(ours: set[str], theirs: set[str], question: Text, cached: Text) -> bo
 
 def _absent(names_: set[str], others: set[str], other: Text) -> bool:
     present = {lexicon.ALIASES.get(word, word) for word in other.words}
+    present |= {one + two for one, two in zip(other.words, other.words[1:], strict=False)}
     return any(name not in present and not _abbreviates(name, others) for name in names_)
 
 
@@ -56,18 +59,25 @@ def _abbreviates(name: str, others: set[str]) -> bool:
 
 
 def acronyms(text: Text) -> set[str]:
-    """Words that capitals make another word ("US" against "us"), unless all the text is in capitals."""
+    """Words that capitals make another word ("US" against "us"), unless all the text is in capitals; and their aliases."""
     if not any(word.islower() for word in text.cased):
         return set()
-    return {word for word in text.cased if word.isupper() and len(word) > 1 and word.lower() in lexicon.ACRONYMS}
+    known = {word.lower() for word in text.cased if word.isupper() and word.lower() in lexicon.ACRONYMS}
+    known |= {
+        word for word in text.words if lexicon.ALIASES.get(word) in _CANONICAL_ACRONYMS and word not in lexicon.ACRONYMS
+    }
+    return {lexicon.ALIASES.get(word, word) for word in known}
 
 
 def roman(text: Text) -> set[str]:
     """Roman numerals in capitals, as numbers: "World War II" is "World War 2". A single letter needs its noun."""
     found = set()
-    for before, word in zip(text.cased, text.cased[1:], strict=False):
+    for before, word, after in zip(text.cased, text.cased[1:], [*text.cased[2:], ""], strict=False):
         numeral = word.lower()
-        if word.isupper() and _NUMERAL.fullmatch(numeral) and (len(word) > 1 or before.lower() in lexicon.NUMBERED):
+        if not word.isupper() or not _NUMERAL.fullmatch(numeral):
+            continue
+        # "What type I should buy": where the text goes on with a verb, "I" is a person.
+        if len(word) > 1 or (before.lower() in lexicon.NUMBERED and after not in _GOES_ON):
             found.add(str(_roman_value(numeral)))
     return found
 

@@ -9,7 +9,6 @@ from typing import Final
 import regex
 
 from cache.guards.units import (
-    AMOUNT_SUFFIXES,
     MULTIPLIERS,
     NUMBER_WORDS,
     SUFFIXES,
@@ -37,12 +36,9 @@ DIGITS: Final = (
     r"|\d{1,3}(?:\.\d{3})+,\d{1,2}(?!\d)|\d{1,3}(?:\.\d{3}){2,}(?![\d.])"  # 1.200,50 and 1.200.000
     r"|\d+(?:[.,]\d+)?"
 )
-# With blanks between the thousands: only where a unit or a currency stands beside it.
-WIDE_DIGITS: Final = rf"[1-9]\d{{0,2}}(?: \d{{3}})+(?!\d)(?:[.,]\d{{1,2}}(?!\d))?|{DIGITS}"
 _NUMBER_WORD: Final = alternatives([*NUMBER_WORDS, *MULTIPLIERS])
 SPELLED: Final = rf"(?:{_NUMBER_WORD})(?:[\s-]+(?:and\s+)?(?:{_NUMBER_WORD}))*"
 SCALES: Final = alternatives([*SUFFIXES, *MULTIPLIERS])
-AMOUNT_SCALES: Final = alternatives([*SUFFIXES, *MULTIPLIERS, *AMOUNT_SUFFIXES])
 ZH_NUMBER: Final = rf"[{''.join([*ZH_DIGITS, *ZH_POWERS])}]+半?"
 ZH_SCALE: Final = "[百千万萬亿億]"
 WORDS_OF_NUMBERS: Final = NUMBER_WORDS.keys() | MULTIPLIERS.keys() | ZH_DIGITS.keys() | ZH_POWERS.keys()
@@ -54,13 +50,7 @@ def value(digits: str | None, scale: str | None, spelled: str | None, zh: str | 
         found = decimal(digits)
         factor = 1
         for letter in (scale or "").lower().split() or [""]:
-            factor *= (
-                SUFFIXES.get(letter)
-                or MULTIPLIERS.get(letter)
-                or AMOUNT_SUFFIXES.get(letter)
-                or ZH_POWERS.get(letter)
-                or 1
-            )
+            factor *= SUFFIXES.get(letter) or MULTIPLIERS.get(letter) or ZH_POWERS.get(letter) or 1
         return found if factor == 1 or isinstance(found, str) else times(found, factor)
     if spelled:
         return Decimal(spelled_out(spelled))

@@ -7,6 +7,7 @@ degree or the order of a comparison ("more impatient" = "less patient", "not bra
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from typing import Final
 
 import regex
@@ -20,7 +21,12 @@ NAME = "polarity"
 _DEGREES: Final = frozenset(
     (a, b) for x, y in (("more", "less"), ("most", "least"), ("more", "fewer")) for a, b in ((x, y), (y, x))
 )
+_DEGREE_STEMS: Final = frozenset((stem(a), stem(b)) for a, b in _DEGREES)
 _NEGATORS: Final = frozenset(stem(word) for word in lexicon.EN_NEGATORS)
+
+_NONE: Final[frozenset[str]] = frozenset()
+_PREFIXES: Final = tuple(prefix + dash for prefix in sorted(lexicon.EN_NEGATIVE_PREFIXES) for dash in ("", "-"))
+_FIRST_OF_PREFIX: Final = frozenset(prefix[0] for prefix in _PREFIXES)
 
 _OPPOSITES: Final[dict[str, set[str]]] = {}
 for _one, _other in lexicon.EN_ANTONYMS:
@@ -91,46 +97,77 @@ def _has_weak(fewer: Text, more: Text) -> bool:
 def _en_antonyms(question: Text, cached: Text) -> tuple[int, int]:
     """How many antonym pairs and how many degree pairs stand against each other."""
     ours, theirs = _own_words(question, cached), _own_words(cached, question)
-    antonyms = degrees = 0
+    degrees = sum((a, b) in _DEGREES for a in ours for b in theirs)
+    own = {cached.stems[word] for word in theirs}
+    free = {root: found for root, found in _roots(cached).items() if found in own}
+    antonyms = 0
     for a in ours:
-        for b in theirs:
-            if (a, b) in _DEGREES:
-                degrees += 1
-            elif opposite(a, question, b, cached):
-                antonyms += 1
-                theirs.remove(b)
-                break
+        against = [root for root in opposites(a, question, free) if (question.stems[a], root) not in _DEGREE_STEMS]
+        if against:
+            antonyms += 1
+            taken = min(against)
+            free = {root: found for root, found in free.items() if found != taken}
     return antonyms, degrees
 
 
 def _own_words(text: Text, other: Text) -> list[str]:
-    """Words that the other text has in no form."""
+    """Words that the other text has in no form. "non-members" counts as a negator, and not as an opposite too."""
     stems = set(other.stems.values())
     return [
         word
         for word, found in text.stems.items()
-        if word not in other.stems and found not in stems and word not in lexicon.EN_NEGATORS
+        if word not in other.stems
+        and found not in stems
+        and word not in lexicon.EN_NEGATORS
+        and not word.startswith("non-")
     ]
+
+
+def has_opposite(word: str, text: Text, other: Text) -> bool:
+    """Whether an antonym of `word` of `text` stands in `other`."""
+    return bool(opposites(word, text, _roots(other)))
 
 
 def opposite(word: str, text: Text, candidate: str, other: Text) -> bool:
     """Whether `word` of `text` is an antonym of `candidate` of `other`."""
-    one, two = text.stems[word], other.stems[candidate]
-    return two in _OPPOSITES.get(one, ()) or _negated(one, two) or _negated(two, one) or _deprived(word, candidate)
+    root = other.stems[candidate]
+    return bool(opposites(word, text, {root: root, **dict.fromkeys(_bases(root), root)}))
 
 
-def _negated(word: str, other: str) -> bool:
-    """Whether `other` is `word` behind a negative prefix."""
-    if len(word) < 3 or len(other) <= len(word) or not other.endswith(word):
-        return False
-    return other[: -len(word)].removesuffix("-") in lexicon.EN_NEGATIVE_PREFIXES
+def _roots(text: Text) -> dict[str, str]:
+    """The stems of a text, and each without its negative prefix ("lock" for "unlock"), to the stem."""
+    known = text.memo.get("roots")
+    if isinstance(known, dict):
+        return known
+    roots = {root: root for root in text.stems.values()}
+    for root in text.stems.values():
+        for base in _bases(root):
+            roots.setdefault(base, root)
+    text.memo["roots"] = roots
+    return roots
 
 
-def _deprived(word: str, other: str) -> bool:
-    """ "careful" against "careless"."""
-    return (word.endswith("ful") and other == word[:-3] + "less") or (
-        other.endswith("ful") and word == other[:-3] + "less"
-    )
+def _bases(root: str) -> list[str]:
+    if root[:1] not in _FIRST_OF_PREFIX:
+        return []
+    return [base for prefix in _PREFIXES if root.startswith(prefix) and len(base := root[len(prefix) :]) > 2]
+
+
+def opposites(word: str, text: Text, roots: Mapping[str, str]) -> Set[str]:
+    """The stems in `roots` that are opposites of `word` of `text`: by the lists, by a negative prefix, or -ful and -less.
+
+    `roots` gives the stem of each stem, and of each that stands behind a negative prefix.
+    """
+    root = text.stems[word]
+    found = {roots[against] for against in _OPPOSITES.get(root, _NONE) & roots.keys() if roots[against] == against}
+    if roots.get(root, root) != root:
+        found.add(roots[root])
+    found.update(base for base in _bases(root) if roots.get(base) == base)
+    if root.endswith("ful") and (deprived := f"{root[:-3]}less") in roots:
+        found.add(deprived)
+    elif root.endswith("less") and (given := f"{root[:-4]}ful") in roots:
+        found.add(given)
+    return found
 
 
 def _zh_negators(text: str) -> int:

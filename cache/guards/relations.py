@@ -6,23 +6,22 @@ The content words may be the same and the answer still another: "where" and "whe
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 import regex
 
 from cache.guards import lexicon
-from cache.guards.units import MONTHS, MULTIPLIERS, NUMBER_WORDS, ORDINALS, WEEKDAYS
+from cache.guards.units import CURRENCIES, MONTHS, MULTIPLIERS, NUMBER_WORDS, ORDINALS, WEEKDAYS
 from cache.guards.words import Language, Text, stem
 from cache.verdict import Verdict, passed, veto
-import itertools
 
 NAME = "relations"
 
 # Signs that no word stands for: comparisons, a minus before a number, the marks of "C#" and "C++".
-_SIGNS = regex.compile(
-    r"[<>≤≥≠±]|(?<=\p{L})(?:#|\+{2})(?!\p{L})|(?<![\p{Latin}\p{N}.)]|\d )[-\u2212](?=\d)|(?<=\d)\+(?!\d)"
-)
+_SIGNS = regex.compile(r"[<>≤≥≠±]|(?<=\p{L})(?:#|\+{2})(?!\p{L})|(?<![\p{Latin}\p{N}.)]|\d )[-\u2212](?=\d)")
+_PLUS: Final = regex.compile(r"(?<=\d)\+(?!\d)")
 _PAST: Final = frozenset({"did", "was", "were", "had"})
 _PRESENT: Final = frozenset({"do", "does", "is", "are", "am", "has", "have", "can", "may", "must", "should"})
 _FUTURE: Final = frozenset({"will", "shall"})
@@ -81,7 +80,7 @@ def check(question: Text, cached: Text, language: Language) -> Verdict:
     modality, other = _modality(question), _modality(cached)
     if modality and other and modality != other:
         return veto(NAME, "modality differs")
-    if {_tense(question), _tense(cached)} in _TENSES:
+    if _tense_differs(question, cached):
         return veto(NAME, "tense differs")
     if _owner_differs(question, cached) or _persons_exchanged(question, cached):
         return veto(NAME, "person differs")
@@ -165,11 +164,20 @@ def _modality(text: Text) -> str:
     return ""
 
 
-def _tense(text: Text) -> str:
-    """Of a question that begins with an auxiliary, or has one right behind the question word."""
-    for word in text.words[:2]:
-        for tense, words in (("past", _PAST), ("present", _PRESENT), ("future", _FUTURE)):
-            if word in words:
+def _tense_differs(question: Text, cached: Text) -> bool:
+    """Of questions of yes or no by their first word; of others where nothing else differs: "what was" and "what is" are
+    often said for one another."""
+    if {_tense(question.words[:1]), _tense(cached.words[:1])} in _TENSES:
+        return True
+    if {_tense(question.words[1:2]), _tense(cached.words[1:2])} not in _TENSES:
+        return False
+    return {question.stems[word] for word in question.content} == {cached.stems[word] for word in cached.content}
+
+
+def _tense(words: tuple[str, ...]) -> str:
+    for word in words:
+        for tense, known in (("past", _PAST), ("present", _PRESENT), ("future", _FUTURE)):
+            if word in known:
                 return tense
     return ""
 
@@ -204,6 +212,8 @@ def _bounds(text: Text) -> frozenset[str]:
     if isinstance(known, frozenset):
         return known
     found = frozenset(_find_bounds(text.words))
+    if "+" in text.source and _PLUS.search(text.source):
+        found |= {"at least"}
     text.memo["bounds"] = found
     return found
 
@@ -212,13 +222,15 @@ def _find_bounds(words: tuple[str, ...]) -> Iterator[str]:
     for position, word in enumerate(words):
         if word in _BEFORE and (match := _match(_BEFORE, words, position)):
             name, end = match
-            following = next((word for word in words[end : end + 3] if word not in _BETWEEN), "")
+            following = next(
+                (word for word in words[end : end + 3] if word not in _BETWEEN and word not in CURRENCIES), ""
+            )
             # "over the years" and "by the shop" bound nothing.
             if _is_number(following) or (name not in _HARD and following in _DATES):
                 yield name
-        if word in _BEHIND and position and (match := _match(_BEHIND, words, position)):
-            if any(_is_number(before) for before in words[max(0, position - 3) : position]):
-                yield match[0]
+        numbered = word in _BEHIND and any(_is_number(before) for before in words[max(0, position - 3) : position])
+        if numbered and (match := _match(_BEHIND, words, position)):
+            yield match[0]
 
 
 def _is_number(word: str) -> bool:

@@ -14,6 +14,7 @@ from typing import Final
 import regex
 
 from cache.guards import lexicon
+from cache.guards.numbers import alternatives
 from cache.guards.words import Language, Text
 from cache.verdict import Verdict, passed, veto
 
@@ -24,8 +25,12 @@ _DO: Final = frozenset({"do", "does", "did"})
 _DETERMINERS: Final = frozenset(
     ["a", "an", "the", "this", "that", "these", "those", "his", "her", "its", "their", "my", "your", "our"]
 )
+_PARTICIPLE: Final = (
+    r"\w+(?:ed|en|wn|ght|ld|und|pt|nt|ne|ung|ood|ost|ade|id|urt|it|ut|et|un|ft|lt|ead|ain)|"
+    + alternatives(lexicon.IRREGULAR)
+)
 _PASSIVE: Final = regex.compile(
-    r"\b(?:is|are|was|were|be|been|being|get|gets|got)\b(?:\s+[\w'-]+){1,5}?\s+(?:\w+(?:ed|en|wn|ght|ld|und|pt|nt|ne|ung|ood|ost|ade|id|urt|it|ut|et|un|ept|ead))\s+by\b",
+    rf"\b(?:is|are|was|were|be|been|being|get|gets|got)\b(?:\s+[\w'-]+){{1,5}}?\s+(?:{_PARTICIPLE})\s+by\b"
 )
 # Between two words these say which of them is which; "and" and "with" do not.
 _DIRECTED: Final = frozenset(
@@ -166,10 +171,10 @@ def _directed_swap(blocks: list[tuple[str, ...]], order: list[int], before: _Bef
     for number in range(len(blocks) - 1):
         after = number + 1
         between = before[after][0]
-        if rank[number] == rank[after] + 1 and between == there[number][0] and not _DIRECTED.isdisjoint(between):
-            # Behind one preposition each, both only moved: "of A for B", "for B of A".
-            if before[number][0] == there[after][0]:
-                return True
+        swapped = rank[number] == rank[after] + 1 and between == there[number][0] and not _DIRECTED.isdisjoint(between)
+        # Behind one preposition each, both only moved: "of A for B", "for B of A".
+        if swapped and before[number][0] == there[after][0]:
+            return True
     return False
 
 

@@ -172,9 +172,7 @@ def _words(value: object) -> Iterable[str]:
 
 def _check_words(words: Iterable[str], name: str) -> None:
     """Words in composed form without controls: another form would match nothing and look right."""
-    count = 0
-    for word in words:
-        count += 1
+    for count, word in enumerate(words, 1):
         if count > MAX_WORDS or len(word) > MAX_WORD:
             raise Corrupt("rules of the guards hold too many words, or too long a one", item=name, remedy=_REMEDY)
         # The first three planes hold what is ASCII; only the rest needs a look.

@@ -14,30 +14,10 @@ from typing import Final
 
 import regex
 
-from cache.guards import dates, identifiers, lexicon, names
-from cache.guards.numbers import (
-    AMOUNT_SCALES,
-    SCALES,
-    SPELLED,
-    WIDE_DIGITS,
-    WORDS_OF_NUMBERS,
-    ZH_NUMBER,
-    ZH_SCALE,
-    alternatives,
-    text,
-    times,
-    value,
-)
-from cache.guards.numbers import DIGITS as PLAIN_DIGITS
-from cache.guards.units import (
-    CENTS,
-    CURRENCIES,
-    MONTHS,
-    ORDINALS,
-    TIMES,
-    UNITS,
-    WEEKDAYS,
-)
+from cache.guards import dates, identifiers, lexicon, measures, names
+from cache.guards.measures import BEFORE, MARK, NUMBER
+from cache.guards.numbers import WORDS_OF_NUMBERS, ZH_NUMBER, alternatives, text, times, value
+from cache.guards.units import CENTS, CURRENCIES, MONTHS, ORDINALS, TIMES, UNITS, WEEKDAYS
 from cache.guards.words import Language, Text
 from cache.verdict import Verdict, passed, veto
 
@@ -47,43 +27,18 @@ SOFT: Final = frozenset({"currency", "unit number", "name", "times", "early ordi
 Slots = dict[str, set[str]]
 Value = str | None | tuple[str, ...]
 
-_BEFORE: Final = r"(?<![\p{Latin}\p{N}.,_])"
 _NOT_IN_WORD: Final = r"(?![\p{Latin}\p{N}])"
-
-
-def _number(digits: str, scales: str, prefix: str = "") -> str:
-    return (
-        rf"(?:(?P<{prefix}digits>{digits})(?:(?: ?(?P<{prefix}scale>{scales}){_NOT_IN_WORD})|(?P<{prefix}zs>{ZH_SCALE}+))?"
-        rf"|(?P<{prefix}spelled>\b(?:{SPELLED})\b)|(?P<{prefix}zh>{ZH_NUMBER}))"
-    )
-
-
-_CURRENCY: Final = alternatives(CURRENCIES)
-_CENT: Final = alternatives(CENTS)
-_UNIT: Final = alternatives(UNITS)
-_TO: Final = r"(?:\s?[-–~至到]\s?|\s(?:to|or|and)\s)"
-
 _QUOTED: Final = regex.compile(
     r'"([^"\n]{1,200})"|\u201c([^\u201d\n]{1,200})\u201d|\u300c([^\u300d\n]{1,200})\u300d|\u300e([^\u300f\n]{1,200})\u300f'
-    r"|`([^`\n]{1,200})`|\u300a([^\u300b\n]{1,200})\u300b|(?<!\w)'([^'\n]{2,200})'(?!\w)"
+    r"|`([^`\n]{1,200})`|\u300a([^\u300b\n]{1,200})\u300b|(?<!\w)'(?!s\s)([^\s'](?:[^'\n]{0,198}[^\s'])?)'(?!\w)"
 )
-_AMOUNT: Final = regex.compile(
-    rf"(?<![\p{{Latin}}\p{{N}}])(?P<before>{_CURRENCY})\s?(?:{_number(PLAIN_DIGITS, AMOUNT_SCALES, 'c')}{_TO})?{_number(WIDE_DIGITS, AMOUNT_SCALES, 'a')}"
-    rf"|{_BEFORE}(?:{_number(WIDE_DIGITS, AMOUNT_SCALES, 'd')}(?:\s?(?:{_CURRENCY}))?{_TO})?{_number(WIDE_DIGITS, AMOUNT_SCALES, 'b')}\s?"
-    rf"(?:(?P<after>{_CURRENCY})|(?P<cents>{_CENT})|(?P<p>p)){_NOT_IN_WORD}"
-)
-_QUANTITY: Final = regex.compile(
-    rf"{_BEFORE}(?:{_number(PLAIN_DIGITS, SCALES, 'a')}(?:[\s-]?(?P<first>{_UNIT}))?{_TO})?{_number(WIDE_DIGITS, SCALES, 'b')}[\s-]?(?P<unit>{_UNIT}){_NOT_IN_WORD}"
-    rf"|百分之(?P<share>{ZH_NUMBER}|\d+(?:\.\d+)?)"
-    r"|\b(?:within|after|than|under|over|least|most|for|in|about|of) an? (?P<one>second|minute|hour|day|week|fortnight|month|year|decade)\b(?!'s)(?! (?:and a|or))"
+_SPAN: Final = regex.compile(
+    rf"百分之(?P<share>{ZH_NUMBER}|\d+(?:\.\d+)?)"
+    r"|\b(?:within|after|than|under|over|least|most|for|in|about|of) an? "
+    r"(?P<one>second|minute|hour|day|week|fortnight|month|year|decade)\b(?!'s)(?! (?:and a|or))"
     r"|\bhalf an? (?P<half>hour|day|year|mile|litre|liter|kilo|pound|kilometre)\b|半(?P<zhalf>小时|小時|天|年|个月)"
 )
-_AGE: Final = regex.compile(
-    r"(?<![\p{Latin}\p{N}.])(?P<age>\d{1,3})(?:[\s-](?:years?|yrs?)(?:[\s-]olds?|\sof\sage)|\s?y/?o\b|周?岁|歲)|\b(?:aged?|over|under)[\s-](?P<aged>\d{1,3})s?\b(?![%:,.]\d|%)(?!\s?(?:\p{L}|[€£$]))"
-)
-_PLAIN: Final = regex.compile(
-    rf"{_BEFORE}{_number(PLAIN_DIGITS, SCALES, 'a')}(?P<ordinal>st|nd|rd|th|s)?(?![\p{{Latin}}\d])"
-)
+_PLAIN: Final = regex.compile(rf"{BEFORE}{NUMBER}(?P<ordinal>st|nd|rd|th|s)?(?![\p{{Latin}}\d])")
 _RANGE: Final = regex.compile(
     r"(?<![\p{Latin}\p{N}.,/-])(?P<low>\d{1,4})\s?[-–]\s?(?P<high>\d{1,4})(?![\p{Latin}\p{N}/-])"
 )
@@ -94,8 +49,9 @@ _CURRENCY_NAME: Final = alternatives(
 )
 _BARE_CURRENCY: Final = regex.compile(rf"(?<![\p{{Latin}}])(?:{_CURRENCY_NAME}){_NOT_IN_WORD}")
 _ZH_NO_NUMBER: Final = regex.compile(alternatives(lexicon.ZH_NO_NUMBER))
+_WORD_OR_SIGN: Final = regex.compile(r"\w+|[^\w\s.,;:!?\"\u201c\u201d]")
 _DIGIT: Final = regex.compile(r"\d")
-_QUOTES: Final = frozenset("\"'\u201c\u300c\u300e\u300a`")
+_QUOTES: Final = frozenset('"\u201c\u300c\u300e\u300a`')
 _HOURS: Final = frozenset({"noon", "midday", "midnight", "past", "quarter"})
 _DAYS: Final = WEEKDAYS.keys() | frozenset("周週期拜")
 _RELATIVE: Final = frozenset(
@@ -162,8 +118,16 @@ def extract(question: Text, language: Language) -> Slots:
     # Lower case once is several times faster than patterns that ignore case.
     rest, present = question.source.lower(), _present(question)
     if language is Language.CHINESE:
-        rest = _ZH_NO_NUMBER.sub("\u2022", rest)
+        # The sign is the yen's in English texts.
+        rest = _ZH_NO_NUMBER.sub("\u2022", rest).replace("¥", "cny ")
     for kind, sign, pattern, read in _READERS:
+        if sign in present:
+            rest = _take(rest, kind, pattern, read, slots)
+    if "number" in present:
+        rest, measured = measures.read(rest)
+        for kind, single in measured:
+            slots[kind].add(single)
+    for kind, sign, pattern, read in _LATER_READERS:
         if sign in present:
             rest = _take(rest, kind, pattern, read, slots)
     if language is Language.ENGLISH:
@@ -181,12 +145,12 @@ def _present(question: Text) -> set[str]:
     present = {sign for sign in ("@", ".", ":") if sign in source}
     words = question.stems.keys()
     digits = _DIGIT.search(source) is not None
-    if not _QUOTES.isdisjoint(source):
+    if not _QUOTES.isdisjoint(source) or " '" in source:
         present.add("quotes")
     if digits:
         present.add("digits")
     if digits or any(not WORDS_OF_NUMBERS.isdisjoint(word.split("-")) for word in words):
-        present |= {"number", "quantity"}
+        present.add("number")
     if not words.isdisjoint(_SPANS):
         present.add("quantity")
     if digits or not words.isdisjoint(_MONTH_SIGN):
@@ -204,7 +168,7 @@ def _present(question: Text) -> set[str]:
     if not _SYMBOLS.isdisjoint(source) or any(
         (bare := word.strip("0123456789kmbn.,'")) in CURRENCIES or bare in CENTS or bare == "p" for word in words
     ):
-        present |= {"currency", "amount"}
+        present.add("currency")
     return present
 
 
@@ -218,68 +182,39 @@ def _take(
         for single in (found,) if isinstance(found, str) else found:
             slots["unit number" if kind == "number" and single == "1" else kind].add(single)
         # What stands in quotes is read by the other types as well: the other text may have it without quotes.
-        return str(match.group()) if kind == "quoted" else " \u2022 "
+        return str(match.group()) if kind == "quoted" else MARK
 
     return str(pattern.sub(keep, rest))
 
 
-def _value(match: regex.Match[str], prefix: str) -> Decimal | str | None:
-    digits, spelled, zh = match[f"{prefix}digits"], match[f"{prefix}spelled"], match[f"{prefix}zh"]
-    if not (digits or spelled or zh):
-        return None
-    scale = match[f"{prefix}scale"] or " ".join(match[f"{prefix}zs"] or "")
-    return value(digits, scale, spelled, zh)
-
-
-def _scaled(number: Decimal | str, factor: float) -> str:
-    return text(number if isinstance(number, str) or factor == 1 else times(number, factor))
-
-
-def _amount(match: regex.Match[str]) -> Value:
-    if match["before"]:
-        code, factor, numbers = CURRENCIES[match["before"]], 1.0, (_value(match, "c"), _value(match, "a"))
-    elif match["after"]:
-        code, factor, numbers = CURRENCIES[match["after"]], 1.0, (_value(match, "d"), _value(match, "b"))
-    else:
-        code, factor = CENTS[match["cents"]] if match["cents"] else "GBP", 0.01
-        numbers = (_value(match, "d"), _value(match, "b"))
-    return tuple(f"{code} {_scaled(number, factor)}" for number in numbers if number is not None)
-
-
-def _quantity(match: regex.Match[str]) -> Value:
-    if match["share"]:
-        digits = match["share"]
+def _span(match: regex.Match[str]) -> Value:
+    if digits := match["share"]:
         number = value(digits, None, None, None) if digits[0].isascii() else value(None, None, None, digits)
-        return f"ratio {_scaled(number, 0.01)}"
-    if match["one"] or match["half"] or match["zhalf"]:
-        dimension, factor = UNITS[match["one"] or match["half"] or match["zhalf"]]
-        return f"{dimension} {_scaled(Decimal(1) if match['one'] else Decimal('0.5'), factor)}"
-    dimension, factor = UNITS[match["unit"]]
-    found = [f"{dimension} {_scaled(_value(match, 'b') or '', factor)}"]
-    if (low := _value(match, "a")) is not None:
-        dimension, factor = UNITS[match["first"] or match["unit"]]
-        found.append(f"{dimension} {_scaled(low, factor)}")
-    return tuple(found)
+        return f"ratio {text(number if isinstance(number, str) else times(number, 0.01))}"
+    name = match["one"] or match["half"] or match["zhalf"]
+    if name not in UNITS:
+        return None
+    dimension, factor = UNITS[name]
+    return f"{dimension} {text(times(Decimal(1) if match['one'] else Decimal('0.5'), factor))}"
 
 
 def _plain(match: regex.Match[str]) -> Value:
-    number = _value(match, "a")
-    if number is None:
-        return None
+    number = value(match["digits"], match["scale"] or " ".join(match["zs"] or ""), match["spelled"], match["zh"])
     # 3.1 and 3.10 are one amount, but two versions.
-    return text(number) if isinstance(number, str) or match["ascale"] or match["azs"] else f"{number:f}"
+    return text(number) if isinstance(number, str) or match["scale"] or match["zs"] else f"{number:f}"
 
 
 def _range(match: regex.Match[str]) -> Value:
     return (str(int(match["low"])), str(int(match["high"])))
 
 
-def _age(match: regex.Match[str]) -> Value:
-    return str(int(match["age"] or match["aged"]))
-
-
 def _quoted(match: regex.Match[str]) -> str:
-    return " ".join(next(group for group in match.groups() if group is not None).casefold().split())
+    return _words(next(group for group in match.groups() if group is not None))
+
+
+def _words(plain: str) -> str:
+    """Without punctuation: sentences put theirs inside quotes or behind them."""
+    return " ".join(_WORD_OR_SIGN.findall(plain.casefold()))
 
 
 def _ordinal(match: regex.Match[str]) -> str:
@@ -288,7 +223,9 @@ def _ordinal(match: regex.Match[str]) -> str:
     return str(ORDINALS[match.group()])
 
 
-_READERS: Final[tuple[tuple[str, str, regex.Pattern[str], Callable[[regex.Match[str]], Value]], ...]] = (
+_Reader = tuple[str, str, regex.Pattern[str], Callable[[regex.Match[str]], Value]]
+
+_READERS: Final[tuple[_Reader, ...]] = (
     ("quoted", "quotes", _QUOTED, _quoted),
     ("e-mail", "@", identifiers.EMAIL, identifiers.plainly),
     ("url", ".", identifiers.URL, identifiers.url),
@@ -301,20 +238,20 @@ _READERS: Final[tuple[tuple[str, str, regex.Pattern[str], Callable[[regex.Match[
     ("version", "digits", identifiers.VERSION, identifiers.version),
     ("phone", "digits", identifiers.PHONE, identifiers.phone),
     ("relative date", "relative", dates.RELATIVE, dates.relative),
-    ("amount", "amount", _AMOUNT, _amount),
-    ("number", "digits", _AGE, _age),
-    ("quantity", "quantity", _QUANTITY, _quantity),
+    ("date", "day", dates.WEEKDAY, dates.weekday),
+    ("date", "month", dates.BARE_MONTH, dates.month),
+    ("quantity", "quantity", _SPAN, _span),
+)
+_LATER_READERS: Final[tuple[_Reader, ...]] = (
     ("id", "digits", identifiers.ID, identifiers.identifier),
     ("number", "digits", _RANGE, _range),
     ("early ordinal", "ordinal", _ORDINAL, _ordinal),
     ("number", "number", _PLAIN, _plain),
     ("times", "times", _TIMES, lambda match: str(TIMES[match.group()])),
-    ("date", "day", dates.WEEKDAY, dates.weekday),
-    ("date", "month", dates.BARE_MONTH, dates.month),
     ("currency", "currency", _BARE_CURRENCY, lambda match: CURRENCIES[match.group()]),
 )
 
 
 def _quoted_plainly(quoted: set[str], other: Text) -> bool:
-    plain = " ".join(other.source.casefold().split())
+    plain = _words(other.source)
     return all(single in plain for single in quoted)

@@ -43,7 +43,7 @@ class Text:
     memo: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
 
 
-MAX_CHARACTERS: Final = 4_000
+MAX_CHARACTERS: Final = 2_000
 """Longer questions have no guards and no semantic hits; embedding windows end far below."""
 
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+(?:['\-][\p{L}\p{M}\p{N}]+)*")
@@ -55,11 +55,22 @@ _UNREADABLE = regex.compile(
     r"|[\p{Script=Latin}--[A-Za-z\u00c0-\u024f\u1e00-\u1eff]]|[\u0131\u0138\u0149\u0186\u0190\u0196\u01a6\u01c0-\u01c3\u01dd\u0237]",
     flags=regex.V1,
 )
-_REWRITTEN = regex.compile(
-    r"№|\b[Nn]o\.\s?(?=\d)|\bU\.\s?[SK]\.(?:A\.)?|\bw/o\b|\bw/(?=\s)|\bper cent\b|(?<=\s)&(?=\s)|[\u00b5\u03bc](?=[glms]\b)|[\u03a9\u2126]|(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))|[‘’ʼ′`´＇](?=[\p{L}\s])|[\u2010\u2011\u2212](?=\w)"
+# Signs, and words that end in a point or a blank, in the form that the guards read; each with what tells that it is there.
+_PLAIN: Final = regex.compile(r"[\t\n\r\x20-\x7e]*")
+_SIGNS: Final = regex.compile(
+    r"№|``|''|(?<=\s)&(?=\s)|[\u00b5\u03bc](?=[glms]\b)|[\u03a9\u2126]|(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))"
+    r"|[\u2018\u2019\u02bc\u2032`\u00b4\uff07](?=[\p{L}\s])|[\u2010\u2011\u2212](?=\w)"
 )
+_SIGNS_SHOW: Final = frozenset(
+    "№`&\u00b5\u03bc\u03a9\u2126\u00a0\u2009\u202f\u2018\u2019\u02bc\u2032\u00b4\uff07\u2010\u2011\u2212"
+)
+_ABBREVIATED: Final = regex.compile(
+    r"\b[Nn]o\.\s?(?=\d)|\bU\.\s?[SK]\.(?:A\.)?|\bw/o\b|\bw/(?=\s)|\bper cent\b"
+    r"|\b[Uu]nited (?:[Ss]tates(?: of America)?|[Kk]ingdom)\b"
+)
+_ABBREVIATED_SHOW: Final = ("o.", "U.", "w/", "per cent", "nited ")
 _INSTEAD: Final = {
-    "№": "#", "w/o": "without", "w/": "with", "per cent": "percent", "&": "and", "\u00b5": "micro", "\u03bc": "micro",
+    "№": "#", "``": '"', "''": '"', "w/o": "without", "w/": "with", "per cent": "percent", "&": "and", "\u00b5": "micro", "\u03bc": "micro",
     "\u03a9": " ohm", "\u2126": " ohm", "\u00a0": ",", "\u2009": ",", "\u202f": ",", "\u2010": "-", "\u2011": "-", "\u2212": "-",
 }  # fmt: skip
 _HAN = regex.compile(r"\p{Script=Han}")
@@ -78,6 +89,8 @@ _ENDINGS: tuple[tuple[str, str, int], ...] = (
     ("s", "", 3),
 )
 
+_LAST: Final = frozenset(ending[-1] for ending, _, _ in _ENDINGS)
+
 
 def read(source: str) -> Text:
     """Read a question. Full-width forms and typographic quotes are made plain first (NFKC).
@@ -86,11 +99,17 @@ def read(source: str) -> Text:
     """
     if len(source) > MAX_CHARACTERS:
         return _unread(source)
-    apart = _SMALL_DIGIT.sub(" \\g<0>", _REWRITTEN.sub(_rewrite, source))
+    apart = source
+    if not _SIGNS_SHOW.isdisjoint(source) or "''" in source:
+        apart = _SIGNS.sub(_rewrite, apart)
+    if any(shown in source for shown in _ABBREVIATED_SHOW):
+        apart = _ABBREVIATED.sub(_rewrite, apart)
+    if not apart.isascii():
+        apart = _SMALL_DIGIT.sub(r" \g<0>", apart)
     plain = (
         apart if apart.isascii() else unicodedata.normalize("NFKC", apart).replace("\u2019", "'").replace("\u2018", "'")
     )
-    if len(plain) > MAX_CHARACTERS or _UNREADABLE.search(plain):
+    if len(plain) > MAX_CHARACTERS or (not _PLAIN.fullmatch(plain) and _UNREADABLE.search(plain)):
         return _unread(plain)
     if _HAN.search(plain):
         units = tuple(_HAN_OR_WORD.findall(plain.lower()))
@@ -118,8 +137,8 @@ def _rewrite(match: regex.Match[str]) -> str:
         return _INSTEAD[found]
     if found[0] in "Nn":
         return "#"
-    if found[0] == "U":
-        return "US" if "S" in found else "UK"
+    if found[0] in "Uu":
+        return "US" if "s" in found.lower()[1:] else "UK"
     return "'"
 
 
@@ -142,8 +161,12 @@ def common_language(question: Text, cached: Text) -> Language:
 
 def stem(word: str) -> str:
     """A light English stem, only good for comparing: plural, -ing, -ed, -ly and -ation are cut."""
+    return _STEMS.get(word) or _stem(word)
+
+
+def _stem(word: str) -> str:
     word = lexicon.IRREGULAR.get(word, word)
-    for ending, replacement, shortest in _ENDINGS:
+    for ending, replacement, shortest in _ENDINGS if word[-1:] in _LAST else ():
         if word.endswith(ending) and len(word) - len(ending) >= shortest and not word.endswith("ss"):
             word = word[: len(word) - len(ending)] + replacement
             break
@@ -160,8 +183,12 @@ def _language_with_han(plain: str, units: tuple[str, ...]) -> Language:
 
 
 def _language_of_latin(words: tuple[str, ...]) -> Language:
-    english = sum(word in lexicon.EN_FUNCTION for word in words)
-    foreign = sum(word in lexicon.FOREIGN_FUNCTION for word in words)
+    english = foreign = 0
+    for word in words:
+        if word in lexicon.EN_FUNCTION:
+            english += 1
+        elif word in lexicon.FOREIGN_FUNCTION:
+            foreign += 1
     return Language.ENGLISH if english > foreign else Language.UNKNOWN
 
 
@@ -177,16 +204,38 @@ def _spell_out(word: str) -> tuple[str, ...]:
 
 
 def _content(words: tuple[str, ...], labels: Set[str]) -> tuple[str, ...]:
-    kept = list(words)
-    for phrase in lexicon.EN_FILLER_PHRASES:
-        if phrase[0] in kept:
-            _remove_phrase(kept, phrase)
-    return tuple(
-        word for word in kept if word in labels or (word not in lexicon.EN_FUNCTION and word not in lexicon.EN_FILLERS)
-    )
+    kept: list[str] = []
+    position = 0
+    while position < len(words):
+        word = words[position]
+        if skipped := _filler_phrase(words, position):
+            position += skipped
+            continue
+        if word in labels or (word not in lexicon.EN_FUNCTION and word not in lexicon.EN_FILLERS):
+            kept.append(word)
+        position += 1
+    return tuple(kept)
 
 
-def _remove_phrase(words: list[str], phrase: tuple[str, ...]) -> None:
-    for start in range(len(words) - len(phrase), -1, -1):
-        if tuple(words[start : start + len(phrase)]) == phrase:
-            del words[start : start + len(phrase)]
+def _filler_phrase(words: tuple[str, ...], position: int) -> int:
+    """How many words of a phrase that changes nothing begin there."""
+    for phrase in _FILLER_PHRASES.get(words[position], ()):
+        if words[position : position + len(phrase)] == phrase:
+            return len(phrase)
+    return 0
+
+
+_FILLER_PHRASES: Final[dict[str, list[tuple[str, ...]]]] = {}
+for _phrase in sorted(lexicon.EN_FILLER_PHRASES, key=len, reverse=True):
+    _FILLER_PHRASES.setdefault(_phrase[0], []).append(_phrase)
+
+# Of the words of the rules, which are most of a question's; nothing that a tenant wrote is kept.
+_STEMS: Final = {
+    word: _stem(word)
+    for word in {
+        *lexicon.EN_FUNCTION,
+        *lexicon.EN_FILLERS,
+        *lexicon.SYNONYMS.split(),
+        *(word for word, _ in lexicon.EN_ANTONYMS),
+    }
+}

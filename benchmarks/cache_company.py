@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +14,13 @@ from sqlalchemy import insert, update
 
 from cache.entry import Entry, canonical_payload, encode_dependencies, new_entry_id, sealed
 from cache.key import CompositeIdentity, RetrievalIdentity, exact_key, namespace
+from cache.ladder import Ladder
 from cache.lookup import Asked, Mode, ask
 from cache.openings import open_template
 from cache.stores import tables
 from cache.stores.port import CacheStore
+from service.settings import load_settings
+from service.wiring import ladder
 from tenancy import schema
 from tenancy.acl import AccessList, write_access_list
 from tenancy.control import Tenants
@@ -41,14 +45,21 @@ class Company:
     principal: Principal
 
     @classmethod
-    def found(cls, folder: Path, name: str = "acme") -> Company:
-        """A new tenant below `folder` with 50 documents that everybody in it may read, open for semantic hits."""
+    def found(cls, folder: Path, name: str = "acme", *, threshold: float | None = 0.9) -> Company:
+        """A new tenant below `folder` with 50 documents that everybody in it may read, opened for semantic hits from
+        `threshold` on.
+        """
         tenants = Tenants(folder, MasterKey(bytes(32)))
         tenants.create(name)
         key = tenants.create_key(name, "ana", [Role.READER]).text
         principal = Authenticator(tenants).authenticate(key, "192.0.2.1")
         tenant = tenants.open(principal)
         _write_documents(tenant)
+        if threshold is not None:
+            with tenant.writing() as view:
+                open_template(
+                    view, "default", threshold=threshold, opened_by="benchmark", reason="benchmark", now=time.time()
+                )
         return cls(tenants, tenant, principal)
 
     def entries(self, questions: Sequence[str], vectors: Vectors, filters: Sequence[str | None]) -> Iterator[Entry]:
@@ -99,6 +110,11 @@ def identity(domain: PermissionDomain, filter_: str | None = None) -> CompositeI
 
 def asking(domain: PermissionDomain, view: ReadView, text: str, filter_: str | None = None) -> Asked:
     return ask(domain, view, identity(domain, filter_), text, template="default", mode=Mode.DEFAULT, follow_up=False)
+
+
+def shipped_ladder(**changes: Any) -> Ladder:
+    """What decides about semantic hits with the settings as shipped, with `changes`."""
+    return replace(ladder(load_settings(environment={}).cache.verifier), **changes)
 
 
 def put_all(tenant: TenantHandle, store: CacheStore, entries: Iterator[Entry]) -> list[float]:
@@ -162,4 +178,3 @@ def _write_documents(tenant: TenantHandle) -> None:
             )  # fmt: skip
             write_access_list(view, number, AccessList.of(["tenant"], []), time.time())
             view.bump_corpus(number)
-        open_template(view, "default", threshold=0.9, opened_by="benchmark", reason="latency", now=time.time())

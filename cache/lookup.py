@@ -23,11 +23,11 @@ from dataclasses import dataclass, replace
 
 from cache.decision import Asked, Candidate, Hit, Miss, Mode, Reach, Reason, Would
 from cache.entry import Entry, Vector
-from cache.guards import compare, read
+from cache.guards import read
 from cache.key import CompositeIdentity, exact_key, namespace, normalise_question
 from cache.ladder import Ladder
 from cache.policy import TemplatePolicy
-from cache.rungs import cacheability, freshness, identity, nearest, negatives, score, verifier, window
+from cache.rungs import cacheability, freshness, guards, identity, nearest, negatives, score, verifier, window
 from cache.rungs import exact as exactly
 from cache.rungs import standing as standings
 from cache.standing import Standing
@@ -231,8 +231,7 @@ class _Trial:
     def _verdicts(self, entry: Entry, similarity: float) -> Iterator[Verdict]:
         yield nearest.check(similarity, self.standing)
         yield identity.check(self.view.tenant, self.asked, entry)
-        cached = read(entry.question)
-        guarded = compare(self.asked.text, cached)
+        guarded, cached = guards.check(self.asked.text, entry.question)
         yield guarded
         yield negatives.check(self.view, self.asked, entry)
         yield score.check(self.ladder, self.asked, cached, similarity, guarded.near)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from cache.decision import Asked, Reason
@@ -10,11 +11,20 @@ from cache.ladder import Ladder
 from cache.verdict import Verdict, passed, veto
 
 NAME: Final = "score"
+_logger = logging.getLogger(__name__)
 
 
-def check(ladder: Ladder, asked: Asked, cached: Text, similarity: float, near_misses: tuple[str, ...]) -> Verdict:
-    """`value` is the probability. Anything but a number at or above the threshold is refused."""
-    probability = ladder.score.probability(asked.text, cached, similarity, near_misses)
+def check(
+    ladder: Ladder, asked: Asked, cached: Text | None, similarity: float, near_misses: tuple[str, ...]
+) -> Verdict:
+    """`value` is the probability. Anything but a number at or above the threshold is refused, and so is a failure."""
+    if cached is None:
+        return veto(NAME, Reason.LOW_SCORE)
+    try:
+        probability = ladder.score.probability(asked.text, cached, similarity, near_misses)
+    except Exception as error:  # noqa: BLE001 - a pair that the score did not foresee must not fail the question
+        _logger.warning("the score failed (%s): answered afresh", type(error).__name__)
+        return veto(NAME, Reason.LOW_SCORE)
     if not ladder.score_threshold(asked) <= probability <= 1.0:
         return veto(NAME, Reason.LOW_SCORE, value=probability)
     return passed(NAME, value=probability)

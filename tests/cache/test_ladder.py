@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from unittest.mock import ANY
 
 import pytest
 
@@ -46,7 +47,7 @@ class Failing:
     def __init__(self, error: Exception) -> None:
         self.error = error
 
-    def probability(self, question: str, cached: str) -> float:
+    def probability(self, *_: object) -> float:
         raise self.error
 
 
@@ -96,6 +97,28 @@ def test_the_verifier_decides_last_and_its_failure_is_a_miss(opened: Desk) -> No
     asked = Fixed(0.8)
     assert isinstance(found(opened, score=Fixed(0.1), verifier=asked), Miss)
     assert asked.seen == [], "what an earlier rung refuses does not reach the verifier"
+
+
+def test_a_guard_or_a_score_that_fails_refuses(
+    opened: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    missed = found(opened, score=Failing(IndexError(SAME)))
+    assert isinstance(missed, Miss)
+    assert missed.reason is Reason.LOW_SCORE
+
+    def fails(*_: object) -> None:
+        raise RecursionError(SAME)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("cache.rungs.guards.compare", fails)
+        vetoed = found(opened)
+        assert isinstance(vetoed, Miss)
+        assert (vetoed.reason, vetoed.candidates[0].verdicts[-1].reason) == (Reason.VETOED, "a guard failed")
+        assert opened.semantic(SAME, unit(1.0), dry=True) == replace(vetoed, candidates=ANY)
+    assert "IndexError" in caplog.text
+    assert "RecursionError" in caplog.text
+    assert "parental" not in caplog.text
+    assert isinstance(found(opened), Hit)
 
 
 def test_a_failure_of_the_verifier_is_logged_without_a_text(opened: Desk, caplog: pytest.LogCaptureFixture) -> None:

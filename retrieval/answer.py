@@ -2,7 +2,7 @@
 
     credential -> principal (the edge) -> trail -> tenant -> lease -> domain
         -> cache, exact -> vector -> cache, semantic -> passages -> context -> generator -> citations
-        -> checked again -> cache, store -> settled and audited as the blocks are left
+        -> checked again -> compared, if drawn -> cache, store -> settled and audited as the blocks are left
 
 All branching is here; the steps (`retrieval.steps`, `retrieval.cached`) do not call each other. No byte of an answer
 leaves before its intent is durable, and none of a stored one before it was checked again after that.
@@ -17,7 +17,7 @@ from dataclasses import replace
 from cache.flight import Role as Flight
 from cache.flight import Turn
 from cache.lookup import Mode, Reach
-from retrieval import cached, steps
+from retrieval import cached, shadow, steps
 from retrieval.question import Answer, AnswerEvent, AnswerPath, Delta, Done, Question, Retrieved
 from tenancy.admission import Estimate
 from tenancy.identity import Principal, Role
@@ -67,17 +67,19 @@ async def answer(path: AnswerPath, principal: Principal, question: Question) -> 
                     yield Delta(served.text)
                     yield Done(served)
                     return
-                passages, vector = await steps.passages(asking, vector)
-                context, evidence = await steps.context_of(asking, passages, vector.embedder)
-                draft = await steps.begin(asking, served, evidence)
-                finished = draft
-                if evidence.sufficient and context.sources:
-                    async with aclosing(steps.generate(asking, passages, context, draft)) as events:
-                        async for event in events:
-                            if isinstance(event, Done):
-                                finished = event.answer
-                            else:
-                                yield event
+                async with shadow.Comparison(asking, asked, served) as comparison:
+                    passages, vector = await steps.passages(asking, vector)
+                    context, evidence = await steps.context_of(asking, passages, vector.embedder)
+                    draft = await steps.begin(asking, served, evidence)
+                    finished = draft
+                    if evidence.sufficient and context.sources:
+                        async with aclosing(steps.generate(asking, passages, context, draft)) as events:
+                            async for event in events:
+                                if isinstance(event, Done):
+                                    finished = event.answer
+                                else:
+                                    yield event
+                    await comparison.compare(finished)
                 stored = await cached.store(asking, asked, finished, passages, context, vector)
                 if stored:
                     turn.stored()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from audit.record import Policy, Resource
 from cache.lookup import Asked, Candidate, Hit, Miss
 from cache.store import Stored
-from retrieval import steps
+from retrieval import shadow, steps
 from retrieval.context import Context
 from retrieval.question import Answer
 from retrieval.remembered import (
@@ -71,6 +71,7 @@ async def replay(asking: steps.Asking, asked: Asked, hit: Hit | Miss) -> Answer 
         return missed
     served = replayed(hit, asking.plan, seq, asking.question.request_id)
     steps.settle(asking, served)
+    await shadow.count_hit(asking, asked, hit)
     return served
 
 

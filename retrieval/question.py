@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from audit.trail import AuditTrail
+from cache.certificate.tally import Tally
 from cache.flight import Flights
 from cache.ladder import Ladder
 from cache.stores.port import CacheStore
@@ -66,7 +67,7 @@ class CacheReport:
     kind: Literal["exact", "semantic"] | None = None
     age_s: int | None = None
     cached_from: str | None = None
-    certified: Literal["uncertified"] | None = None
+    certified: Literal["certified", "uncertified"] | None = None
     stored: bool = False
 
 
@@ -144,6 +145,7 @@ class AnswerPath:
     ladder: Ladder = field(default_factory=Ladder)
     prices: PriceTable = field(default_factory=PriceTable)
     flights: Flights = field(default_factory=Flights)
+    tally: Tally = field(default_factory=Tally)
 
 
 def coarse_age(seconds: float) -> int:

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from audit.record import Bound, CacheUse, Freshness, GuardResult
-from cache.entry import canonical_payload
+from cache.entry import Entry, canonical_payload
 from cache.lookup import Asked, Candidate, Hit, Miss, Reason, ask, exact, recheck, semantic
+from cache.standing import Standing
 from cache.store import Completed, NotStored, Stored, put
 from generation.generator import Usage
 from indexing.embed import Embedder
@@ -23,6 +24,7 @@ from tenancy.pauses import reached
 from tenancy.tenant import Epochs, TenantHandle
 
 UNCERTIFIED: Final = "uncertified"
+CERTIFIED: Final = "certified"
 
 _STATUSES: Final[dict[Reason, Literal["bypass", "refresh"]]] = {
     Reason.BYPASSED: "bypass",
@@ -121,7 +123,7 @@ def replayed(hit: Hit, plan: Plan, audit_seq: int, request_id: str) -> Answer:
             kind=hit.kind,
             age_s=coarse_age(hit.age),
             cached_from=hit.entry.id,
-            certified=UNCERTIFIED if hit.uncertified else None,
+            certified=None if hit.standing is None else UNCERTIFIED if hit.uncertified else CERTIFIED,
         ),
         usage=Usage(),
         audit_seq=audit_seq,
@@ -131,7 +133,13 @@ def replayed(hit: Hit, plan: Plan, audit_seq: int, request_id: str) -> Answer:
 
 def cited_in(hit: Hit) -> tuple[Citation, ...]:
     """The citations of a stored answer, for the audit's record of what was replayed."""
-    return msgspec.json.decode(hit.entry.payload, type=_Payload).citations
+    return stored_answer(hit.entry)[1]
+
+
+def stored_answer(entry: Entry) -> tuple[str, tuple[Citation, ...]]:
+    """Text and citations of a stored answer. Raises `msgspec.DecodeError` for a payload of another form."""
+    payload = msgspec.json.decode(entry.payload, type=_Payload)
+    return payload.text, payload.citations
 
 
 def remember(
@@ -192,8 +200,12 @@ def hit_use(hit: Hit, asked: Asked, principal: Principal) -> CacheUse:
         threshold=None if standing.opening is None else standing.opening.threshold,
         score=hit.score,
         guards=(GuardResult(name="all", verdict="pass"), *vetoed),
-        bound=Bound(n=standing.n, k=standing.k, upper=standing.upper, state=standing.state),
+        bound=_bound(standing),
     )
+
+
+def _bound(standing: Standing) -> Bound:
+    return Bound(n=standing.n, k=standing.k, upper=standing.upper, state=standing.state)
 
 
 def miss_status(miss: Miss) -> Literal["miss", "bypass", "refresh"]:
@@ -201,13 +213,17 @@ def miss_status(miss: Miss) -> Literal["miss", "bypass", "refresh"]:
 
 
 def miss_use(miss: Miss, asked: Asked) -> CacheUse:
-    """A miss as the audit records it: why, and which guard turned which candidate away."""
+    """A miss as the audit records it: why, which guard turned which candidate away, and what would have been served."""
     first = miss.candidates[0] if miss.candidates else None
+    would, standing = miss.would, miss.standing
     return CacheUse(
         status=miss_status(miss),
         reason=miss.reason.value,
-        entry=None if first is None else first.entry_id,
-        similarity=None if first is None else first.similarity,
+        entry=would.entry.id if would else None if first is None else first.entry_id,
+        similarity=would.similarity if would else None if first is None else first.similarity,
+        score=would.score if would else None,
+        rules=standing.ladder if would and standing else None,
+        bound=_bound(standing) if would and standing else None,
         namespace=asked.space,
         guards=tuple(
             GuardResult(name=candidate.verdict.name, verdict="veto", reason=candidate.verdict.reason)

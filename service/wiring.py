@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cache.certificate.judge import JUDGE_REVISION
 from cache.ladder import Ladder
 from cache.policy import CachePolicy
 from cache.stores.local import LocalStore
@@ -163,10 +164,11 @@ def cache_store(settings: Settings) -> CacheStore:
 def ladder(settings: VerifierSettings) -> Ladder:
     """What decides about semantic hits. A verifier that is named and cannot be used is an error, never left out."""
     if not settings.path:
-        return Ladder()
+        return Ladder(judge=JUDGE_REVISION)
     from cache.verifier.pair import PairVerifier
 
-    return Ladder(verifier=PairVerifier(Path(settings.path).expanduser(), timeout_s=settings.timeout_s))
+    verifier = PairVerifier(Path(settings.path).expanduser(), timeout_s=settings.timeout_s)
+    return Ladder(verifier=verifier, judge=JUDGE_REVISION)
 
 
 def generator(settings: GenerationSettings) -> Generator:

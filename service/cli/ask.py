@@ -90,6 +90,5 @@ def _show(found: Answer) -> None:
     served = f"{cache.status} {cache.kind}" if cache.kind else cache.status
     console.print(Text(f"\n{found.model} · cache {served} · audit {found.audit_seq}", style="dim"))
     if cache.certified is not None:
-        note(
-            f"a similar question's answer was served, and this is {cache.certified.upper()}: nothing bounds wrong hits"
-        )
+        bounds = "a certificate bounds wrong hits" if cache.certified == "certified" else "nothing bounds wrong hits"
+        note(f"a similar question's answer was served, and this is {cache.certified.upper()}: {bounds}")

@@ -71,7 +71,7 @@ class CacheBody(msgspec.Struct, frozen=True):
     kind: Literal["exact", "semantic"] | None
     age_s: int | None
     cached_from: str | None
-    certified: Literal["uncertified"] | None
+    certified: Literal["certified", "uncertified"] | None
 
 
 class UsageBody(msgspec.Struct, frozen=True):

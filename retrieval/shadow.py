@@ -1,0 +1,173 @@
+"""A hit that was drawn: answered afresh in place of being served, then compared with what would have been served.
+
+The asker gets the fresh answer. What the comparison finds is recorded in the tenant's database before the answer's
+last event, and a failure to record it takes nothing from the answer. A wrong entry is removed, and its pair of
+questions never meets again. What becomes of the label, whatever becomes of the question:
+
+    answered, or found in no document      compared by the judge: same or wrong
+    cut short (length, budget)             wrong, since it could not be compared; the entry stays
+    its asker left, or access was revoked  missing: counts against a certificate and not for a suspension
+    the service failed                     unanswered: counted apart, no label
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Final, Self
+
+from audit.record import Detail
+from cache.certificate import evidence, negatives
+from cache.certificate.counts import Label
+from cache.certificate.evidence import Judged, Place
+from cache.certificate.judge import Cited, Judgement, Statement, excluded, judge
+from cache.decision import Asked, Hit, Miss, Would
+from cache.entry import sealed
+from cache.standing import Standing
+from retrieval.citations import Citation
+from retrieval.question import Answer, AnswerPath, Revoked
+from retrieval.remembered import stored_answer
+from retrieval.steps import Asking
+from tenancy.errors import StrongroomError
+from tenancy.tenant import TenantHandle
+
+_logger: Final = logging.getLogger(__name__)
+
+_UNCOMPARED: Final = frozenset({"cut short", "comparison failed"})
+"""Reasons that count as wrong and say nothing about the entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Draw:
+    """A question whose answer is to be compared."""
+
+    asked: Asked
+    would: Would
+    standing: Standing
+
+    @property
+    def place(self) -> Place:
+        return Place(self.asked.template, self.standing.ladder, self.asked.space, self.asked.policy.alpha)
+
+
+class Comparison:
+    """Around the making of a fresh answer; does nothing for a question that was not drawn.
+
+    Leave the block with an answer given to `compare`, or with an exception: then the label is missing or unanswered.
+    """
+
+    def __init__(self, asking: Asking, asked: Asked, found: Miss) -> None:
+        self._asking = asking
+        self._draw: _Draw | None = None
+        if found.would is not None and found.standing is not None and found.would.purpose != "none":
+            self._draw = _Draw(asked, found.would, found.standing)
+
+    async def compare(self, finished: Answer) -> None:
+        """Compare, record, and note on the trail what was found."""
+        draw, self._draw = self._draw, None
+        if draw is None:
+            return
+        with self._asking.hop("compare"):
+            found = await self._recorded(draw, finished)
+        if found is not None:
+            detail: dict[str, Detail] = {
+                "compared": draw.would.purpose,
+                "compared_entry": draw.would.entry.id,
+                "comparison": found.reason or "same",
+            }
+            self._asking.trail.note(detail=detail)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        draw, self._draw = self._draw, None
+        if draw is not None and error is not None:
+            left = isinstance(error, asyncio.CancelledError | GeneratorExit | Revoked)
+            await self._note(draw, "missing" if left else "unanswered", "left" if left else "failed")
+
+    async def _recorded(self, draw: _Draw, finished: Answer) -> Judgement | None:
+        asking = self._asking
+        try:
+            return await asking.path.workers.run(_compare, asking.path, asking.tenant, draw, finished)
+        except Exception as error:  # noqa: BLE001  the answer is finished, and owes nothing to its comparison
+            _logger.warning("a comparison could not be recorded: %s", type(error).__name__)
+            return None
+
+    async def _note(self, draw: _Draw, label: Label, reason: str) -> None:
+        asking = self._asking
+        try:
+            await asking.path.workers.run(_record, asking.path, asking.tenant, draw, label, reason)
+        except Exception as error:  # noqa: BLE001  what ended the question is what its asker hears of
+            _logger.warning("a label could not be recorded: %s", type(error).__name__)
+
+
+async def count_hit(asking: Asking, asked: Asked, hit: Hit) -> None:
+    """Count a semantic hit that is being served; written with others, now and then."""
+    if hit.standing is None:
+        return
+    path, tenant = asking.path, asking.tenant
+    if path.tally.add(tenant, (asked.template, hit.standing.ladder, asked.space)):
+        try:
+            await path.workers.run(write_hits, path, tenant)
+        except StrongroomError as error:
+            _logger.warning("served hits could not be counted: %s", error.code)
+
+
+def write_hits(path: AnswerPath, tenant: TenantHandle) -> None:
+    """Write the served hits of `tenant` that wait; they go on waiting where that fails."""
+    hits = path.tally.take(tenant)
+    try:
+        with tenant.writing() as view:
+            evidence.add_hits(view, hits, path.cache.clock())
+    except BaseException:
+        path.tally.put_back(tenant, hits)
+        raise
+
+
+def _compare(path: AnswerPath, tenant: TenantHandle, draw: _Draw, finished: Answer) -> Judgement:
+    found = _judged(draw, finished)
+    _record(path, tenant, draw, "wrong" if found.wrong else "same", found.reason)
+    entry = draw.would.entry
+    if not found.wrong:
+        path.cache.confirm(tenant, sealed(tenant, replace(entry, confirmed=entry.confirmed + 1)))
+    elif found.reason not in _UNCOMPARED:
+        path.cache.discard(tenant, entry)
+    return found
+
+
+def _judged(draw: _Draw, finished: Answer) -> Judgement:
+    if finished.finish == "abstain":
+        return Judgement(True, "not in the documents")
+    if finished.finish != "stop":
+        return Judgement(True, "cut short")
+    text, citations = stored_answer(draw.would.entry)
+    return judge(_statement(finished.text, finished.citations), _statement(text, citations))
+
+
+def _statement(text: str, citations: tuple[Citation, ...]) -> Statement:
+    return Statement(text, tuple(Cited(one.document, one.version, one.start, one.end, one.quote) for one in citations))
+
+
+def _record(path: AnswerPath, tenant: TenantHandle, draw: _Draw, label: Label, reason: str) -> None:
+    """One transaction: the label, the pair that must not meet again, and the hits that wait."""
+    purpose = draw.would.purpose
+    if purpose == "none":
+        return
+    entry, now = draw.would.entry, path.cache.clock()
+    wrong = label == "wrong" and reason not in _UNCOMPARED
+    kept_apart = wrong and excluded(draw.asked.question, entry.question)
+    hits = path.tally.take(tenant)
+    try:
+        with tenant.writing() as view:
+            evidence.add_hits(view, hits, now)
+            evidence.record(view, draw.place, Judged(purpose, label, reason, entry.id, kept_apart), now)
+            if wrong:
+                negatives.add(view, draw.asked.question, entry.question, source="shadow", now=now)
+    except BaseException:
+        path.tally.put_back(tenant, hits)
+        raise

@@ -21,6 +21,7 @@ from service.cache_check import require_fit
 from service.connection import Connection
 from service.control import Control
 from service.deletion import sweep_collections
+from service.expiry import Expiry
 from service.logs import configure_logging
 from service.settings import ServerSettings, Settings
 from service.wiring import ServerLock, Services, build
@@ -28,6 +29,9 @@ from tenancy.errors import InvalidInput, StrongroomError, Unavailable
 
 FORGET_S: Final = 30.0
 """Seconds until a server has forgotten a tenant that a command deleted."""
+
+EXPIRE_S: Final = 30.0
+"""Seconds between two steps of `service.expiry`."""
 
 _log = structlog.get_logger("strongroom.server")
 
@@ -56,6 +60,7 @@ async def _serve(settings: Settings) -> None:
         beside = [
             asyncio.create_task(services.workers.run(_tidy, services.control)),
             asyncio.create_task(_forget_deleted(services)),
+            asyncio.create_task(_expire(services)),
         ]
         await _Server(server_config(create_app(services), settings.server)).serve()
         for task in beside:
@@ -91,6 +96,16 @@ async def _forget_deleted(services: Services) -> None:
             await services.workers.run(sweep_collections, services.control, services.engines, services.path.cache)
         except (StrongroomError, SQLAlchemyError) as error:
             _log.error("deleted tenants may still be in memory", error=type(error).__name__)
+
+
+async def _expire(services: Services) -> None:
+    expiry = Expiry(services.control, services.path.cache)
+    while True:
+        await asyncio.sleep(EXPIRE_S)
+        try:
+            await services.workers.run(expiry.step)
+        except (StrongroomError, SQLAlchemyError) as error:
+            _log.error("expired answers may still be in the cache", error=type(error).__name__)
 
 
 def server_config(app: object, server: ServerSettings) -> uvicorn.Config:

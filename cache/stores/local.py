@@ -43,6 +43,8 @@ TENANTS: Final = 1_024
 
 # Vectors that are read at a time into an index that is behind.
 _BATCH: Final = 4_096
+# Entries that one transaction of a sweep removes.
+_STEP: Final = 1_000
 # Eviction goes this far below the quota, so that a full cache does not evict at every write.
 _HEADROOM = 0.95
 _NAMES = tuple(field.name for field in fields(Entry))
@@ -173,10 +175,18 @@ class LocalStore:
             _delete(connection, tables.entries.c.id == entry.id)
 
     def sweep(self, tenant: TenantHandle) -> int:
-        """Remove what has expired; returns how many."""
-        with self._writing(tenant) as connection:
-            self._flush_use(tenant, connection)
-            return _delete(connection, tables.entries.c.expires <= self.clock())
+        """Remove what has expired; returns how many. In steps, so that no writer waits long."""
+        columns = tables.entries.c
+        removed = 0
+        while True:
+            with self._writing(tenant) as connection:
+                self._flush_use(tenant, connection)
+                expired = select(columns.seq).where(columns.expires <= self.clock())
+                # In an order, since both statements of the deletion have to mean the same ones.
+                gone = _delete(connection, columns.seq.in_(expired.order_by(columns.expires, columns.seq).limit(_STEP)))
+            removed += gone
+            if gone < _STEP:
+                return removed
 
     def invalidate(self, tenant: TenantHandle, selector: Selector) -> int:
         """Remove the selected entries, their text also from the write-ahead log; returns how many."""

@@ -104,6 +104,19 @@ def test_expired_entries_go_first_and_by_sweep(ana: Desk, handbook: int, clock: 
     assert totals_agree(ana.company)
 
 
+def test_a_sweep_removes_what_has_expired_in_steps_and_nothing_else(
+    ana: Desk, handbook: int, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "_STEP", 2)
+    fill(ana, 5, handbook)
+    clock.now += 86_400
+    kept = fill(ana, 3, handbook, start=5)
+    assert ana.store.sweep(ana.company.handle) == 5
+    assert {record.id for record in ana.store.inspect(ana.company.handle)} == set(kept)
+    assert ana.store.sweep(ana.company.handle) == 0
+    assert totals_agree(ana.company)
+
+
 @pytest.mark.parametrize("text", ["ce_\x1b[31m", "a\nb", "\ud800", "x" * 201, " "])
 def test_what_a_selector_names_may_stand_in_the_audit(text: str) -> None:
     for field in ("entry", "template"):

@@ -26,6 +26,8 @@ SCOPED_MODULES = (
     "indexing/remote/comparison.py",
     "cache/lookup.py",
     "cache/openings.py",
+    "cache/certificate/evidence.py",
+    "cache/certificate/negatives.py",
 )
 
 # Classes held to the rule in modules that also have pure parts.
@@ -33,6 +35,7 @@ SCOPED_CLASSES = {
     "indexing/snapshot.py": {"Snapshot"},
     "indexing/remote/engines.py": {"RemoteEngines"},
     "indexing/collections/open.py": {"OpenCollections"},
+    "cache/certificate/tally.py": {"Tally"},
     "cache/stores/local.py": {"LocalStore"},
     "cache/stores/port.py": {"CacheStore"},
     "cache/stores/redis.py": {"RedisStore"},

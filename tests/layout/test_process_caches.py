@@ -12,6 +12,7 @@ KEPT = {
     "cache/stores/local.py": "tenant id, then entry id; times without content, a fixed number of both",
     "cache/stores/uses.py": "tenant id, then an entry's digest; times without content, a fixed number of both",
     "cache/stores/vectors.py": "(tenant id, namespace); a budget of bytes",
+    "cache/certificate/tally.py": "tenant id, then (template, ladder, namespace); numbers, written after so many hits",
     "cache/flight.py": "(tenant id, namespace, exact key); futures without content, for questions in flight",
     "indexing/collections/open.py": "tenant id; locks for loads under way (snapshots: tenancy.recent, by bytes)",
     "indexing/engines/registry.py": "the deployment's engines by name",

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,8 +81,10 @@ def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
 
 
 @contextmanager
-def pair_of(tmp_path: Path, engine: str = "") -> Iterator[Pair]:
-    """Two servers over a fresh database; `engine` is the TOML of a vector server's settings."""
+def pair_of(tmp_path: Path, engine: str = "", more: Mapping[str, str] | None = None) -> Iterator[Pair]:
+    """Two servers over a fresh database; `engine` is the TOML of a vector server's settings, `more` variables of all
+    processes.
+    """
     clean = {name: value for name, value in os.environ.items() if not name.startswith("STRONGROOM_")}
     with ExitStack() as stack:
         common = {
@@ -90,6 +92,7 @@ def pair_of(tmp_path: Path, engine: str = "") -> Iterator[Pair]:
             "STRONGROOM_EMBEDDING__MODEL": "hashing:256",
             "STRONGROOM_DATABASE__URL": stack.enter_context(fresh_database()),
         }
+        common |= more or {}
         if engine:
             common["STRONGROOM_COLLECTIONS__ENGINE"] = "vectors"
             common["STRONGROOM_COLLECTIONS__ENGINES"] = f"{{vectors = {{{engine}}}}}"

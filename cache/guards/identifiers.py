@@ -11,11 +11,11 @@ _TOP: Final = (
     "com|org|net|edu|gov|io|co|ai|app|dev|info|biz|eu|uk|us|de|fr|es|it|nl|pl|cn|jp|kr|in|au|ca|ch|at|se|no|dk|br|mx|ru"
 )
 URL: Final = regex.compile(
-    rf"(?:https?://|www\.)[^\s<>\"'。，？！、；）]+|(?<![\w@.-])(?:[a-z0-9][a-z0-9-]{{0,62}}\.){{1,4}}(?:{_TOP})\b(?!\.\w)(?:/[^\s<>\"'。，？！]*)?"
+    rf"(?:https?://|www\.)[^\s<>\"'。，？！、；）]+|(?<![\w@.-])(?:[a-z0-9][a-z0-9-]{{0,62}}\.){{1,4}}(?:{_TOP})(?![\p{{Latin}}\p{{N}}-])(?!\.\w)(?:/[^\s<>\"'。，？！]*)?"
 )
 ADDRESS: Final = regex.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2}|:\d{1,5})?(?![\w.]\d)")
 FILE: Final = regex.compile(
-    r"(?<![\w/.])(?:[\w-]+\.)+(?:py|js|ts|json|toml|ya?ml|xml|csv|xlsx?|docx?|pptx?|pdf|txt|md|png|jpe?g|gif|svg|exe|dll|sh|bat|sql|html?|css|zip|gz|tar|conf|cfg|ini|log|env|java|cpp|rs|go)\b(?!\.\w)"
+    r"(?<![\w/.])(?:[\w-]+\.)+(?:py|js|ts|json|toml|ya?ml|xml|csv|xlsx?|docx?|pptx?|pdf|txt|md|png|jpe?g|gif|svg|exe|dll|sh|bat|sql|html?|css|zip|gz|tar|conf|cfg|ini|log|env|java|cpp|rs|go)(?![\p{Latin}\p{N}-])(?!\.\w)"
 )
 IBAN: Final = regex.compile(
     r"(?<![\p{Latin}\p{N}])[a-z]{2}\d{2}(?: ?[a-z0-9]{4}){2,7}(?: ?[a-z0-9]{1,3})?(?![\p{Latin}\p{N}])"
@@ -24,7 +24,7 @@ CARD: Final = regex.compile(
     r"(?<![\p{L}\p{N}.,-])(?:\d{4}([ -]?)\d{4}\1\d{4}\1\d{1,7}|\d{4}([ -]?)\d{6}\2\d{5})(?![\p{Latin}\p{N}-])"
 )
 VERSION: Final = regex.compile(
-    r"(?<![\p{Latin}\p{N}.])(?:(?:version|ver\.?|release|v)\s?\.?\s?(?P<named>\d{1,6}(?:\.\d{1,6}){0,4}(?:[.-][a-z]{1,8}\.?\d{0,4})?)|(?P<bare>\d{1,6}\.\d{1,6}\.\d{1,6}(?:[.-]\w{1,12}){0,3}))(?![\w.]\d)\b"
+    r"(?<![\p{Latin}\p{N}.])(?:(?:version|ver\.?|release|v)\s?\.?\s?(?P<named>\d{1,6}(?:\.\d{1,6}){0,4}(?:[.-][a-z]{1,8}\.?\d{0,4})?)|(?!\d{1,3}(?:\.\d{3})+(?![\d.]))(?P<bare>\d{1,6}\.\d{1,6}\.\d{1,6}(?:[.-]\w{1,12}){0,3}))(?![\w.]\d)(?![\p{Latin}\p{N}])"
 )
 PHONE: Final = regex.compile(
     r"(?<![\p{Latin}\p{N}.])(?:(?:\+|00)[1-9]\d{0,2}[ ().-]{0,2}(?:\(0\))?\d(?:[ ().-]{0,2}\d){5,13}|\(?0\d{1,4}\)?[ .-]\d(?:[ .-]?\d){4,9}"

@@ -8,7 +8,7 @@ have some. Values are compared in base units: 1,200 EUR = 1200 euro, two weeks =
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from decimal import Decimal
 from typing import Final
 
@@ -143,7 +143,9 @@ def _present(question: Text) -> set[str]:
     """Which cheap signs the text shows; a pattern runs only where its sign is."""
     source = question.source
     present = {sign for sign in ("@", ".", ":") if sign in source}
-    words = question.stems.keys()
+    words: Set[str] = question.stems.keys()
+    if question.language is Language.CHINESE:
+        words = words | set(source)
     digits = _DIGIT.search(source) is not None
     if not _QUOTES.isdisjoint(source) or " '" in source:
         present.add("quotes")

@@ -89,6 +89,21 @@ _ENDINGS: tuple[tuple[str, str, int], ...] = (
     ("s", "", 3),
 )
 
+_ZH_FIRST: Final = {word: line[0] for line in lexicon.ZH_SYNONYMS for word in line}
+_ZH_SYNONYM: Final = regex.compile("|".join(sorted(map(regex.escape, _ZH_FIRST), key=len, reverse=True)))
+# Questions of the form "能不能"; days of the week; the units of dates and clocks; percentages; ranges.
+_ZH_NUMERAL: Final = "[0-9零一二三四五六七八九十两]"
+_ZH_NOTATIONS: Final = (
+    (regex.compile(r"(\p{Script=Han})[不没沒]\1"), r"\1"),
+    (regex.compile(r"(?:星期|礼拜|禮拜|週)(?=[一二三四五六日天])"), "周"),
+    (regex.compile(rf"(?:凌晨|早上|上午|中午|下午|傍晚|晚上)(?={_ZH_NUMERAL}{{1,3}}[点點:])"), ""),
+    (
+        regex.compile(
+            rf"(?<={_ZH_NUMERAL})(?:[年月日号號分半]|[点點]半?)|百分之|%|(?<={_ZH_NUMERAL})[到至](?={_ZH_NUMERAL})"
+        ),
+        "",
+    ),
+)
 _LAST: Final = frozenset(ending[-1] for ending, _, _ in _ENDINGS)
 
 
@@ -112,7 +127,7 @@ def read(source: str) -> Text:
     if len(plain) > MAX_CHARACTERS or (not _PLAIN.fullmatch(plain) and _UNREADABLE.search(plain)):
         return _unread(plain)
     if _HAN.search(plain):
-        units = tuple(_HAN_OR_WORD.findall(plain.lower()))
+        units = tuple(_HAN_OR_WORD.findall(_plain_chinese(plain.lower())))
         content = tuple(unit for unit in units if unit not in lexicon.ZH_FILLERS)
         return Text(
             plain, _language_with_han(plain, units), units, units, content, dict(zip(units, units, strict=True))
@@ -124,6 +139,17 @@ def read(source: str) -> Text:
     # Small, they are what is left of "it's", "don't" and "I'd"; large, they name a class, a size or an annex.
     labels = {word.lower() for word in cased if word in ("S", "T", "D")}
     return Text(plain, language, words, cased, _content(words, labels), {word: stem(word) for word in words})
+
+
+def _plain_chinese(plain: str) -> str:
+    """Without what the slots read in another notation, and with one word for what has several."""
+    for pattern, instead in _ZH_NOTATIONS:
+        plain = pattern.sub(instead, plain)
+    return str(_ZH_SYNONYM.sub(_same_word, plain))
+
+
+def _same_word(match: regex.Match[str]) -> str:
+    return _ZH_FIRST[match.group()]
 
 
 def _unread(plain: str) -> Text:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cache.decision import Reach
 from cache.guards import RULES_REVISION, compare, read, slots
-from cache.guards.contrast import misspelt
+from cache.guards.spelling import misspelt
 from cache.guards.words import Language, stem
 from cache.rungs import window
 from cache.rungs.cacheability import judge
@@ -62,12 +62,31 @@ REFUSED = [
     ("slots", "What happens to a claim of 1.000 EUR?", "What happens to a claim of 1 EUR?"),
     ("contrast", "Who belongs to class D?", "Who belongs to class S?"),
     ("contrast", "What does section xxvii say?", "What does section xxviii say?"),
+    ("roles", "How do I change dollars to euros?", "How do I change euros to dollars?"),
+    ("polarity", "Is Ana taller than Bo?", "Is Bo taller than Ana?"),
+    ("polarity", "Is Ana taller than Bo?", "Is Ana shorter than Bo?"),
+    ("relations", "Can I see your calendar?", "Can you see my calendar?"),
+    ("relations", "How do I cancel my order?", "How do I cancel your order?"),
+    ("relations", "Do I have to pay a fee?", "Can I pay a fee?"),
+    ("relations", "Did the shop open on Monday?", "Does the shop open on Monday?"),
+    ("relations", "Will the shop open on Monday?", "Did the shop open on Monday?"),
+    ("polarity", "Is the limit at least five users?", "Is the limit at most five users?"),
+    ("relations", "Is it free for more than 5 users?", "Is it free for 5 users?"),
+    ("families", "Can all staff apply?", "Can some staff apply?"),
+    ("families", "Can only staff apply?", "Can staff apply?"),
+    ("families", "Is Ana Cole a nurse?", "Did Ana Cole use to be a nurse?"),
+    ("families", "Is Ana Cole a nurse?", "Is Ana Cole becoming a nurse?"),
+    ("families", "Is the fee due per month?", "Is the fee due per year?"),
+    ("families", "How do I book a visit?", "How do I book a visit for my mother?"),
+    ("families", "Do full-time staff get leave?", "Do staff get leave?"),
+    ("spelling", "What is the contract for support?", "What is the contact for support?"),
+    ("spelling", "Who is the lessor of the flat?", "Who is the lesser of the flat?"),
+    ("spelling", "Can a doctor prescribe this drug?", "Can a doctor proscribe this drug?"),
     # contrast
     ("families", "How do I cook rice in a pressure cooker?", "How do I cook quinoa in a pressure cooker?"),
     ("families", "What is my account balance?", "What is my joint account balance?"),
     ("families", "How do I change my delivery address?", "How do I change my billing address?"),
     ("contrast", "What is the limit of a purchase order?", "What is the limit of a purchase request?"),
-    ("polarity", "When must I send the laptop?", "When must I return the laptop?"),
     # languages
     ("language", "Wie lange dauert die Elternzeit?", "Wie lange dauert die Elternzeit genau?"),
     ("language", "How long is the leave?", "产假有多长时间?"),
@@ -101,6 +120,12 @@ KEPT = [
     ("Is there a discount for students on train tickets?", "On train tickets, is there a discount for students?"),
     ("What is the fastest way to learn touch typing?", "What's the quickest way to learn touch typing?"),
     ("Is the deposit really refundable?", "Is the deposit refundable?"),
+    ("Is Ana taller than Bo?", "Is Bo shorter than Ana?"),
+    ("Did Emma use the paper?", "Was the paper used by Emma?"),
+    ("Did Emma steal the car?", "Was the car stolen by Emma?"),
+    ("Is a fee due if I have no card?", "Is a fee due if I lost my card?"),
+    ("What is the price for non-members?", "What is the price if I am not a member?"),
+    ("Is it five apples and three pears?", "Is it 3 pears and 5 apples?"),
     ("Who do employees think is the best?", "Who is the best, according to employees?"),
     ("May I carry leave over after a year?", "Can I carry leave over after a year?"),
     ("员工休假五天怎么申请?", "请问员工休假5天怎么申请?"),
@@ -244,6 +269,12 @@ def test_window(tokens: int, limit: int, passes: bool) -> None:
         ("Mary", "Mark", False),
         ("austria", "australia", False),
         ("update", "upgrade", False),
+        ("contract", "contact", False),
+        ("contracts", "contacts", False),
+        ("lessor", "lesser", False),
+        ("prescribe", "proscribe", False),
+        ("marital", "martial", False),
+        ("trial", "trail", False),
         ("delivery", "delivery", False),
     ],
 )

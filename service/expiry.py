@@ -26,12 +26,9 @@ class Expiry:
         self._after = ""
 
     def step(self) -> int:
-        """Sweep the caches of the next tenants by name, suspended ones too; returns how many entries went.
-
-        At a server one tenant a step: repairing its keys walks over those of all tenants.
-        """
+        """Sweep the caches of the next tenants by name, suspended ones too; returns how many entries went."""
         local = self._store.health().kind == "local"
-        page = self._control.tenants.page(self._after, TENANTS if local else 1)
+        page = self._control.tenants.page(self._after, TENANTS)
         self._after = page[-1].name if page else ""
         removed = 0
         for record in page:

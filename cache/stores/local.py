@@ -188,6 +188,15 @@ class LocalStore:
             if gone < _STEP:
                 return removed
 
+    def repair(self, tenant: TenantHandle) -> int:
+        """Sweep, and count anew what the totals say; the rest the file's own constraints hold."""
+        removed = self.sweep(tenant)
+        with self._writing(tenant) as connection:
+            counted = select(func.count(), func.coalesce(func.sum(tables.entries.c.bytes), 0))
+            count, size = connection.execute(counted.select_from(tables.entries)).one()
+            connection.execute(update(tables.totals).values(entries=count, bytes=size))
+        return removed
+
     def invalidate(self, tenant: TenantHandle, selector: Selector) -> int:
         """Remove the selected entries, their text also from the write-ahead log; returns how many."""
         with self._writing(tenant) as connection:

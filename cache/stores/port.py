@@ -122,7 +122,12 @@ class CacheStore(Protocol):
         """Remove the entry of this id, for instance a corrupt one."""
 
     def sweep(self, tenant: TenantHandle) -> int:
-        """Remove what has expired, and repair what an interrupted write left; returns how many entries expired."""
+        """Remove what has expired, in steps that hold nobody up; returns how many entries that were."""
+
+    def repair(self, tenant: TenantHandle) -> int:
+        """Sweep, remove what lacks its other half, and make indexes and totals agree with what is there; for an
+        operator, since it reads all of it. Returns how many things were removed. No hit depends on it.
+        """
 
     def invalidate(self, tenant: TenantHandle, selector: Selector) -> int:
         """Remove the selected entries; returns how many."""

@@ -146,8 +146,11 @@ class RedisStore:
         ours, removed, now = prefix(tenant.tenant_id), 0, self.clock()
         while count := int(self.link.script(scripts.EXPIRE, ours, repr(now), scripts.STEP)):
             removed += count
-        redis_repair.repair(self.link, tenant)
         return removed
+
+    def repair(self, tenant: TenantHandle) -> int:
+        """Walks over the keys of all tenants."""
+        return self.sweep(tenant) + redis_repair.repair(self.link, tenant)
 
     def invalidate(self, tenant: TenantHandle, selector: Selector) -> int:
         """In steps: an entry that a question reads meanwhile may be served once more, as before the call."""

@@ -161,7 +161,7 @@ class Link:
             return Unavailable("is a replica, which takes no writes", item=self.item, remedy="name the primary")
         if isinstance(error, ResponseError) and str(error).startswith(_DAMAGE):
             return Corrupt(
-                "holds keys that this program did not write", item=self.item, remedy="strongroom cache sweep"
+                "holds keys that this program did not write", item=self.item, remedy="strongroom cache repair"
             )
         refused = isinstance(error, AuthenticationError | NoPermissionError)
         # A server that answers costs no time; one that does not, or refuses everything, is left alone.

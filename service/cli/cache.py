@@ -50,6 +50,7 @@ def stats(
     only because of how access lists are expressed.
     """
     from cache.openings import openings
+    from service.cache_check import shown
     from service.sharing import lines, report
 
     with opened(common) as control:
@@ -58,10 +59,12 @@ def stats(
 
         def read(trail: Trail) -> dict[str, Any]:
             trail.note(detail={"names": names})
-            found: dict[str, Any] = msgspec.to_builtins(_store(control).stats(handle))
+            store = _store(control)
+            found: dict[str, Any] = msgspec.to_builtins(store.stats(handle))
+            found["store"] = shown(store)
             with handle.reading() as view:
                 found["open_templates"] = [_opening(opening) for opening in openings(view)]
-            found["sharing"] = report(handle, _store(control), control.logs.of(principal), named=names)
+            found["sharing"] = report(handle, store, control.logs.of(principal), named=names)
             return found
 
         found = audited(control, principal, "cache.stats", read)
@@ -136,6 +139,17 @@ def invalidate(
             principal,
             "cache.invalidate",
             lambda trail: remove(_store(control), control.tenants.open(principal), selection, trail),
+        )
+    show_record(common, {"removed": removed})
+
+
+@app.command
+def repair(*, tenant: Tenant, common: Common = DEFAULT) -> None:
+    """Remove what expired or lacks its other half, and count anew. No hit depends on it."""
+    with opened(common) as control:
+        principal = control.authenticator.operator(tenant)
+        removed = audited(
+            control, principal, "cache.repair", lambda _: _store(control).repair(control.tenants.open(principal))
         )
     show_record(common, {"removed": removed})
 

@@ -48,8 +48,8 @@ class Churn:
 
     def step(self) -> None:
         name = self.random.choices(
-            ["put", "get", "nearest", "discard", "confirm", "entry", "document", "sweep"],
-            [40, 25, 20, 4, 4, 4, 0.5, 0.5],
+            ["put", "get", "nearest", "discard", "confirm", "entry", "document", "sweep", "repair"],
+            [40, 25, 20, 4, 4, 4, 0.5, 0.5, 0.3],
         )[0]
         getattr(self, f"_{name}")(self.random.choice(self.asked))
         self.seen[name] += 1
@@ -103,6 +103,9 @@ class Churn:
 
     def _sweep(self, _: Asked) -> None:
         self.desk.store.sweep(self.desk.company.handle)
+
+    def _repair(self, _: Asked) -> None:
+        self.desk.store.repair(self.desk.company.handle)
 
 
 def main(data: str, tenant: str, key: str, document: str, seed: str, most: str, *server: str) -> None:

@@ -51,7 +51,7 @@ def neighbour(globex: Company, store: CacheStore) -> tuple[set[str], Company]:
 
 
 def whole_after_repair(store: CacheStore, company: Company) -> None:
-    store.sweep(company.handle)
+    store.repair(company.handle)
     assert agrees(store, company)
     assert store.stats(company.handle).entries <= MOST
 

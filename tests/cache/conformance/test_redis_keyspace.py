@@ -77,6 +77,7 @@ def test_every_key_names_its_tenant_and_expires_and_one_tenant_s_share_a_slot(
         assert desk.store.confirm(tenant, sealed(tenant, replace(entry, confirmed=1)))
         desk.store.invalidate(tenant, Selector(entry=entry.id))
         desk.store.sweep(tenant)
+        desk.store.repair(tenant)
     found = keys(client)
     tenants = {ana.company.handle.tenant_id, globex.handle.tenant_id}
     assert {tenant_of(key) for key in found} == tenants
@@ -132,7 +133,7 @@ def test_an_entry_that_expired_at_redis_hides_no_neighbour_behind_its_vector(
     vectors = next(key for key in keys(client) if b":v:" in key)
     assert client.execute_command("VCARD", vectors) == 12
     assert [entry for entry, _ in ana.store.nearest(tenant, asked.namespace, unit(1.0))] == [survivor]
-    ana.store.sweep(tenant)
+    ana.store.repair(tenant)
     assert client.execute_command("VCARD", vectors) == 1
     assert agrees(ana.store, ana.company)
     assert ana.store.stats(tenant).entries == 1
@@ -163,7 +164,7 @@ def test_whatever_is_lost_a_repair_makes_the_rest_agree_and_nothing_dangles(
     fill(ana, 6, handbook)
     start = prefix(tenant.tenant_id) + lost
     client.delete(next(key for key in keys(client) if key.decode().startswith(start)))
-    store.sweep(tenant)
+    store.repair(tenant)
     kept = ids_of(store, ana.company)
     assert agrees(store, ana.company)
     assert len(kept) == {"meta": 0, "v:": 0, "e:": 5}.get(lost, 6)
@@ -173,7 +174,7 @@ def test_whatever_is_lost_a_repair_makes_the_rest_agree_and_nothing_dangles(
     assert [key for key in keys(client) if client.ttl(key) <= 0] == []
     # And all of it can be selected, evicted and removed again.
     assert store.invalidate(tenant, Selector(user=ana.principal.user_id)) == len(kept)
-    store.sweep(tenant)
+    store.repair(tenant)
     assert {key.rpartition(b":")[2] for key in keys(client)} <= {b"state"}
     fill(ana, 2, handbook)
     assert agrees(store, ana.company)
@@ -214,7 +215,7 @@ def test_keys_of_a_wrong_type_are_a_miss_for_the_asker_and_only_of_their_tenant(
     client.set(ours + "lru", "x", ex=60)
     assert getattr(ana.put("Rule?", ana.answer(handbook)), "reason", "") == "cache out of reach"
     with pytest.raises(Corrupt):
-        ana.store.inspect(ana.company.handle, selector=None) and ana.store.sweep(ana.company.handle)
+        ana.store.invalidate(ana.company.handle, Selector(everything=True))
     key = key_of(ana, "What is rule a0?")
     client.delete(key)
     client.set(key, "x", ex=60)

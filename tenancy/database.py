@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
@@ -102,17 +102,13 @@ class Database:
     def version(self) -> int:
         return len(self._migrations) + 1
 
-    @contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def reading(self) -> AbstractContextManager[Connection]:
         """One read transaction: all its statements see one state of the file, that of the first of them."""
-        with self._transaction("BEGIN") as connection:
-            yield connection
+        return self._transaction("BEGIN")
 
-    @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self) -> AbstractContextManager[Connection]:
         """One write transaction: committed at the end of the block, rolled back on any exception."""
-        with self._transaction("BEGIN IMMEDIATE") as connection:
-            yield connection
+        return self._transaction("BEGIN IMMEDIATE")
 
     def truncate_wal(self) -> None:
         """Move all of the write-ahead log into the file and empty it, so that erased text is gone from both."""
@@ -201,9 +197,8 @@ class Database:
 
     @contextmanager
     def _connected(self) -> Iterator[Connection]:
-        held = ExitStack()
         try:
-            pooled = held.enter_context(self._pools.connection(self.path, self._connect, _engine.dialect))
+            pool, pooled = self._pools.take(self.path, self._connect, _engine.dialect)
         except driver.Error as error:
             if not self.path.parent.exists():
                 raise NotFound("the data was deleted", item=self.path.name) from None
@@ -214,8 +209,11 @@ class Database:
             raise Corrupt(
                 "the file does not open with its key", item=self.path.name, remedy="restore it from a backup"
             ) from error
-        with held:
-            yield held.enter_context(Connection(_engine, connection=pooled))
+        try:
+            with Connection(_engine, connection=pooled) as connection:
+                yield connection
+        finally:
+            self._pools.give_back(self.path, pool, pooled)
 
     def _connect(self) -> Any:
         # Behind the first time a missing file is a loss: nothing is created in its place.

@@ -9,6 +9,7 @@ from tenancy.errors import InvalidInput
 
 MAX_NAME = 200
 MAX_DOCUMENT_NAME = 1000
+_ABSENT = b"\xff" * 8
 _TENANT = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 
@@ -43,14 +44,16 @@ def enc(*parts: bytes | str | None) -> bytes:
     Each part is 8-byte big-endian length, then bytes; strings are NFC and UTF-8. `None` (absent) is the
     length 2**64 - 1 with no bytes, so that absent and empty differ.
     """
-    encoded = bytearray()
+    encoded: list[bytes] = []
     for part in parts:
         if part is None:
-            encoded += b"\xff" * 8
+            encoded.append(_ABSENT)
             continue
-        data = unicodedata.normalize("NFC", part).encode("utf-8") if isinstance(part, str) else part
-        encoded += len(data).to_bytes(8, "big") + data
-    return bytes(encoded)
+        if isinstance(part, str):
+            # What is ASCII is in NFC.
+            part = (part if part.isascii() else unicodedata.normalize("NFC", part)).encode("utf-8")
+        encoded += (len(part).to_bytes(8, "big"), part)
+    return b"".join(encoded)
 
 
 def tenant_name(text: str) -> str:

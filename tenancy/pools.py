@@ -12,8 +12,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -77,26 +76,25 @@ class ConnectionPools:
         """Connections that are open, in use or idle."""
         return self._open
 
-    @contextmanager
-    def connection(self, path: Path, creator: Callable[[], Any], dialect: Dialect) -> Iterator[PoolProxiedConnection]:
-        """A connection to `path` for the block. `creator` opens one, which permits weak references to it.
+    def take(self, path: Path, creator: Callable[[], Any], dialect: Dialect) -> tuple[QueuePool, PoolProxiedConnection]:
+        """A connection to `path`, which the caller hands to `give_back` however its work ends. `creator` opens one,
+        which permits weak references to it.
 
         Raises `Unavailable` where all that may be open are in use, and whatever `creator` raises.
         """
         pool = self._pool(path, creator, dialect)
         try:
-            pooled = pool.connect()
+            return pool, pool.connect()
         except TimeoutError:
             raise self._refusal(path) from None
-        try:
-            yield pooled
-        finally:
-            pooled.close()
-            with self._state:
-                dropped = self._pools.get(path) is not pool
-                self._state.notify_all()
-            if dropped:
-                pool.dispose()
+
+    def give_back(self, path: Path, pool: QueuePool, pooled: PoolProxiedConnection) -> None:
+        pooled.close()
+        with self._state:
+            dropped = self._pools.get(path) is not pool
+            self._state.notify_all()
+        if dropped:
+            pool.dispose()
 
     def close(self, directory: Path | None = None) -> None:
         """Close the idle connections of all files, or of those below `directory`."""

@@ -18,13 +18,14 @@ import shutil
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn import functional
@@ -39,6 +40,7 @@ from cache.verifier.artefact import (
     WEIGHTS,
     Manifest,
     file_sha256,
+    read_artefact,
     write_manifest,
 )
 from cache.verifier.model import Encoded, PairModel, batch, encode
@@ -61,30 +63,42 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="share of the usual number of pairs")
     parser.add_argument("--minutes", type=float, default=45.0, help="training stops then; the rate falls towards it")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--start", type=Path, help="a folder made before: go on from its weights, with another --seed")
     parser.add_argument("--seed", type=int, default=11)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     usual = Budget()
     budget = Budget(**{name: max(4, int(getattr(usual, name) * arguments.scale)) for name in Budget.__slots__})
     parts = prepare(arguments.data, arguments.sets, budget, arguments.seed)
-    result = run(
-        parts, arguments.data, arguments.out, arguments.sets, arguments.minutes, arguments.seed, arguments.threads
-    )
-    print(json.dumps(result))
+    course = Course(arguments.minutes, arguments.seed, arguments.threads, arguments.start)
+    print(json.dumps(run(parts, arguments.data, arguments.out, arguments.sets, course)))
 
 
-def run(
-    parts: Parts, data: Path, out: Path, sets: Sequence[str], minutes: float, seed: int, threads: int = 1
-) -> dict[str, object]:
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How long, from which seed, in how many threads; `start` is a folder to go on from, at half the rate."""
+
+    minutes: float
+    seed: int
+    threads: int = 1
+    start: Path | None = None
+
+
+def run(parts: Parts, data: Path, out: Path, sets: Sequence[str], course: Course) -> dict[str, object]:
     """Train, calibrate, measure and write the folder; the figures of the held-out parts."""
-    torch.manual_seed(seed)
+    torch.manual_seed(course.seed)
     base = _base()
     tokenizer = Tokenizer.from_file(str(base / TOKENIZER))
     tokenizer.no_truncation()
     tokenizer.no_padding()
     model = from_minilm(base, SHAPE)
+    before: dict[str, object] = {}
+    if course.start:
+        artefact = read_artefact(course.start)
+        model.load_state_dict(load(artefact.weights))
+        before = artefact.manifest.training
     print(f"training pairs {len(parts.train)}, calibration {len(parts.calibration)}, held out {len(parts.held_out)}")
-    history = train(model, tokenizer, parts.train, minutes * 60, seed, threads)
+    history = train(model, tokenizer, parts.train, course)
     keep(model, base, out)
     checked = scored(model, tokenizer, parts.calibration)
     calibration = calibrated(checked)
@@ -94,15 +108,7 @@ def run(
         unseen += read_pairs(data / FILES["answer_equality"], "answer_equality")
     found = scored(model, tokenizer, limited(unseen))
     figures = report([(pair, probability(calibration, logit)) for pair, logit in found], chosen)
-    training: dict[str, object] = {
-        "base": "sentence-transformers/all-MiniLM-L6-v2 (Apache-2.0)",
-        "sets": list(sets),
-        "licences": {name: LICENCES[name] for name in sets},
-        "may_be_passed_on": "qqp" not in sets,
-        "pairs": len(parts.train),
-        "seed": seed,
-        **history,
-    }
+    training = provenance(sets, before) | {"pairs": len(parts.train), "seed": course.seed, **history}
     write_manifest(
         out,
         Manifest(
@@ -116,6 +122,19 @@ def run(
         ),
     )
     return {"threshold": chosen, "calibration": [calibration.slope, calibration.offset], **training, **figures}
+
+
+def provenance(sets: Sequence[str], before: dict[str, object]) -> dict[str, object]:
+    """What the weights come from: a set that an earlier round was trained on stays one of theirs."""
+    earlier = before.get("sets", [])
+    names = sorted({*sets, *(earlier if isinstance(earlier, list) else [])})
+    known: dict[str, object] = {
+        "base": "sentence-transformers/all-MiniLM-L6-v2 (Apache-2.0)",
+        "sets": names,
+        "licences": {name: LICENCES[name] for name in names},
+        "may_be_passed_on": "qqp" not in names,
+    }
+    return known | ({"before": before} if before else {})
 
 
 def _base() -> Path:
@@ -148,15 +167,13 @@ def from_minilm(base: Path, shape: Shape) -> PairModel:
     return model
 
 
-def train(
-    model: PairModel, tokenizer: Tokenizer, pairs: Sequence[Pair], seconds: float, seed: int, threads: int = 1
-) -> dict[str, object]:
-    """One pass over `pairs`, or what fits into `seconds`. Each pair in one order, drawn.
+def train(model: PairModel, tokenizer: Tokenizer, pairs: Sequence[Pair], course: Course) -> dict[str, object]:
+    """One pass over `pairs`, or what fits into the course's minutes. Each pair in one order, drawn.
 
     Forward and backward run on copies in bfloat16, one a thread with a batch of its own; the optimizer works on the
     float32 weights that are kept.
     """
-    random = Random(seed)
+    random, threads = Random(course.seed), course.threads
     ready = _ready(random, tokenizer, pairs)
     batches = _batches(random, ready)
     model.words.requires_grad_(False)
@@ -171,17 +188,17 @@ def train(
     with ThreadPoolExecutor(threads) as pool:
         for number in range(0, len(batches), threads):
             spent = time.monotonic() - started
-            progress = max(number / len(batches), spent / seconds)
+            progress = max(number / len(batches), spent / (60 * course.minutes))
             if progress >= 1:
                 break
             rate = min(1.0, (number // threads + 1) / WARM_UP) * (1 - progress)
             for group, peak in zip(optimizer.param_groups, PEAKS, strict=True):
-                group["lr"] = peak * rate
+                group["lr"] = peak * rate * (0.5 if course.start else 1.0)
             chosen = batches[number : number + threads]
             losses += pool.map(_backward, copies, chosen)
             for name, value in weights.items():
                 found = [grad for copied in copies if (grad := copied.get_parameter(name).grad) is not None]
-                value.grad = sum(grad.float() for grad in found) / len(chosen)
+                value.grad = torch.stack([grad.float() for grad in found]).sum(0) / len(chosen)
             torch.nn.utils.clip_grad_norm_(weights.values(), 1.0)
             optimizer.step()
             with torch.no_grad():
@@ -206,7 +223,7 @@ def _backward(model: PairModel, rows: Sequence[Row]) -> float:
     logits = model(batch([row[0] for row in rows])).float()
     labels, scale = (torch.tensor([row[place] for row in rows]) for place in (1, 2))
     loss = functional.binary_cross_entropy_with_logits(logits, labels, weight=scale)
-    loss.backward()
+    loss.backward()  # type: ignore[no-untyped-call]
     return loss.item()
 
 
@@ -246,7 +263,7 @@ def scored(model: PairModel, tokenizer: Tokenizer, pairs: Sequence[Pair]) -> lis
     for start in range(0, len(ready), 32):
         rows = ready[start : start + 32]
         with torch.autocast("cpu", torch.bfloat16):
-            logits: Tensor = model(batch([row[place] for place in (1, 2) for row in rows])).float()
+            logits: Tensor = model(batch([*(row[1] for row in rows), *(row[2] for row in rows)])).float()
         means = logits.view(2, -1).mean(0).tolist()
         found.extend((row[0], mean) for row, mean in zip(rows, means, strict=True))
     return found

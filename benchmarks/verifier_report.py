@@ -14,6 +14,7 @@ import math
 import statistics
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.verifier_data import FILES, guarded, read_pairs, split, split_tests
@@ -67,33 +68,46 @@ def sigmoid(value: float) -> float:
     return 1 / (1 + math.exp(-max(-60.0, min(60.0, value))))
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One pair: the verifier's probability, and what the guards without and with contrast say."""
+
+    pair: Pair
+    probability: float
+    guarded: bool
+    contrasted: bool
+
+    def served(self, cut: float) -> tuple[bool, bool, bool]:
+        """By the verifier alone, behind the guards without contrast, behind all guards."""
+        sure = self.probability >= cut
+        return sure, sure and self.guarded, sure and self.contrasted
+
+
+VARIANTS = ("alone", "behind guards without contrast", "behind all guards")
+
+
 def report(rows: Scored, chosen: float) -> dict[str, object]:
-    """For each set: what the verifier serves at each threshold, alone and behind the guards."""
-    groups: dict[str, list[tuple[Pair, float, bool, bool]]] = {}
+    """For each set: how many same and different pairs are served at each threshold, alone and behind the guards."""
+    groups: dict[str, list[Judged]] = {}
     for pair, value in rows:
-        row = (pair, value, *guarded(pair))
+        row = Judged(pair, value, *guarded(pair))
         groups.setdefault(pair.kind.split(":")[0], []).append(row)
         if pair.kind.startswith("checklist"):
             groups.setdefault(pair.kind, []).append(row)
     figures: dict[str, object] = {}
     for name, found in sorted(groups.items()):
-        same = [row for row in found if row[0].same]
-        different = [row for row in found if not row[0].same]
-        curve = {}
+        halves = [row for row in found if row.pair.same], [row for row in found if not row.pair.same]
+        curve: dict[str, dict[str, list[int]]] = {}
         for cut in sorted({*THRESHOLDS, chosen}):
+            served = [[row.served(cut) for row in half] for half in halves]
             curve[str(cut)] = {
-                kind: [
-                    sum(row[1] >= cut and (place is None or row[place]) for row in rows_) for rows_ in (same, different)
-                ]
-                for kind, place in (("alone", None), ("behind guards without contrast", 2), ("behind all guards", 3))
+                variant: [sum(row[place] for row in half) for half in served] for place, variant in enumerate(VARIANTS)
             }
-        figures[name] = {"same": len(same), "different": len(different), "served [same, different]": curve}
-        print(f"{name[:90]}: same {len(same)}, different {len(different)}")
-        if ":" in name:
-            print(f"    at {chosen}: {curve[str(chosen)]}")
-            continue
-        for cut, values in curve.items():
-            print(f"    at {cut}: {values}")
+        figures[name] = {"same": len(halves[0]), "different": len(halves[1]), "served [same, different]": curve}
+        print(f"{name[:90]}: same {len(halves[0])}, different {len(halves[1])}")
+        for text, values in curve.items():
+            if ":" not in name or text == str(chosen):
+                print(f"    at {text}: {values}")
     return figures
 
 

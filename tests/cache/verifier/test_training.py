@@ -85,11 +85,15 @@ def test_gerunds(verb: str, expected: str) -> None:
 
 @pytest.mark.slow
 def test_the_command_makes_a_verifier_that_loads(tmp_path: Path) -> None:
-    from benchmarks.train_verifier import run
+    from benchmarks.train_verifier import Course, run
 
     _write(tmp_path, 60)
     parts = prepare(tmp_path, ["qqp", "generated"], Budget(20, 4, 4, 20, 10, 10), 1)
-    figures = run(parts, tmp_path, tmp_path / "made", ["qqp", "generated"], minutes=1, seed=1)
+    figures = run(parts, tmp_path, tmp_path / "made", ["qqp", "generated"], Course(minutes=1, seed=1))
+    assert figures["may_be_passed_on"] is False
+    on = Course(minutes=1, seed=2, threads=2, start=tmp_path / "made")
+    figures = run(parts, tmp_path, tmp_path / "further", ["generated"], on)
+    assert figures["sets"] == ["generated", "qqp"]
     assert figures["may_be_passed_on"] is False
     verifier = PairVerifier(tmp_path / "made", timeout_s=30)
     try:

@@ -61,7 +61,7 @@ async def answer(path: AnswerPath, principal: Principal, question: Question) -> 
                         yield Done(served)
                         return
                 vector = await steps.embed(asking)
-                found = await cached.semantic_hit(asking, asked, vector)
+                found = await cached.semantic_hit(asking, asked, vector, served)
                 served = await cached.replay(asking, asked, found)
                 if isinstance(served, Answer):
                     yield Delta(served.text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from audit.record import Policy, Resource
 from cache.lookup import Asked, Candidate, Hit, Miss
 from cache.store import Stored
@@ -28,12 +30,15 @@ async def exact_hit(asking: steps.Asking) -> tuple[Asked, Hit | Miss]:
         )
 
 
-async def semantic_hit(asking: steps.Asking, asked: Asked, vector: steps.AskedVector) -> Hit | Miss:
+async def semantic_hit(asking: steps.Asking, asked: Asked, vector: steps.AskedVector, before: Miss) -> Hit | Miss:
+    """`before` is the exact miss: where an entry was refused there, that is what the record says first."""
     with asking.hop("cache"):
         found = await asking.path.workers.run(
             look_up_semantic, asking.path, vector.embedder, asking.principal, asking.tenant, asked, vector.vector
         )
     if isinstance(found, Miss):
+        if before.candidates and found.would is None:
+            found = replace(found, reason=before.reason, candidates=(*before.candidates, *found.candidates))
         asking.trail.note(cache=miss_use(found, asked))
     return found
 

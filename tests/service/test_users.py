@@ -102,6 +102,9 @@ def test_what_a_crash_left_of_a_deleted_users_answers_is_not_served(acme: House)
         directory.delete_user(view, "ana")
     assert len(acme.services.path.cache.inspect(handle)) == 1
     assert asked(acme, "bo", {"query": SECRET})["cache"]["status"] == "miss"
+    refused = [event["cache"] for event in acme.events("acme") if event.get("cache", {}).get("status") == "miss"]
+    assert refused[-1]["reason"] == "the user whose question it answers was deleted"
+    assert refused[-1]["entry"].startswith("ce_")
 
 
 def test_where_the_cache_is_away_nothing_is_deleted_yet(acme: House, monkeypatch: pytest.MonkeyPatch) -> None:

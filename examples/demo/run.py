@@ -74,6 +74,8 @@ def main() -> int:
             **os.environ,
             "STRONGROOM_DATA_DIR": str(home / "data"),
             "STRONGROOM_MASTER_KEY_FILE": str(home / "master.key"),
+            # In earnest, an entry's first semantic hits are compared with fresh answers, and others now and then.
+            "STRONGROOM_CACHE__TEMPLATES": "{default = {probation = 0, shadow = 0}}",
         }
         try:
             keys = prepare(environment)

@@ -49,6 +49,8 @@ class Deployment:
                 "STRONGROOM_DATA_DIR": str(directory),
                 "STRONGROOM_EMBEDDING__MODEL": "hashing:256",
                 "STRONGROOM_WORKERS__THREADS": "2",
+                # Whatever the rungs let pass is served: a comparison by chance would be no reproducible run.
+                "STRONGROOM_CACHE__TEMPLATES": "{default = {probation = 0, shadow = 0}}",
                 **_UNLIMITED,
             }
         )

@@ -51,10 +51,11 @@ class Results:
 
 
 def _place(nodeid: str) -> tuple[str, str]:
-    """Behaviour and column of a test."""
+    """Behaviour and column of a test. Other parameters of a behaviour follow the column and count into its cell."""
     name, _, parameters = nodeid.rpartition("::")[2].partition("[")
-    column = parameters.rstrip("]")
-    return name.removeprefix("test_").replace("_", " "), column
+    found = parameters.rstrip("]")
+    columns = [column for column in COLUMNS if found == column or found.startswith(f"{column}-")]
+    return name.removeprefix("test_").replace("_", " "), max(columns, key=len, default=found)
 
 
 def main(arguments: list[str]) -> int:

@@ -31,7 +31,7 @@ def _grouped(lines: list[str]) -> frozenset[tuple[str, str]]:
 def _compared(pairs: frozenset[tuple[str, str]]) -> frozenset[tuple[str, str]]:
     """The pairs and their comparatives and superlatives, where both words are short enough to have them."""
     return pairs | {
-        (_form(a, ending), _form(b, ending)) for a, b in pairs if max(len(a), len(b)) <= 6 for ending in ("er", "est")
+        (_form(a, ending), _form(b, ending)) for a, b in pairs if max(len(a), len(b)) <= 5 for ending in ("er", "est")
     }
 
 

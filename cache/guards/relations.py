@@ -239,6 +239,8 @@ def _is_number(word: str) -> bool:
 
 def _direction(question: Text, cached: Text) -> bool:
     """ "from X ... to Y" against "from Y ... to X", also where only one of the two prepositions is repeated."""
+    if not lexicon.SYMMETRIC.isdisjoint(question.words) and not lexicon.SYMMETRIC.isdisjoint(cached.words):
+        return False
     for preposition, opposite in (("from", "to"), ("to", "from")):
         after = _followers(question.words, preposition)
         if after and after & _followers(cached.words, opposite) and not after & _followers(cached.words, preposition):

@@ -9,17 +9,21 @@ place; where roles are exchanged, two do, and one of them stands where the other
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Final
 
 import regex
 
 from cache.guards import lexicon
 from cache.guards.numbers import alternatives
-from cache.guards.words import Language, Text
+from cache.guards.units import MONTHS
+from cache.guards.words import WORD, Language, Text, spell_out
 from cache.verdict import Verdict, passed, veto
 
 NAME = "roles"
 
+_LIST: Final = frozenset({",", "and", "or"})
+_WORD_OR_COMMA: Final = regex.compile(rf"{WORD}|,")
 _PERSONS: Final = frozenset({"who", "whom", "which", "what"})
 _DO: Final = frozenset({"do", "does", "did"})
 _DETERMINERS: Final = frozenset(
@@ -136,13 +140,22 @@ def _asked_role(text: Text) -> str:
 
 
 def _common(text: Text, other: Text) -> list[_Item]:
-    """Stems that both texts have equally often, numbered where they repeat, with the words that link each to the last."""
+    """Stems that both texts have equally often, numbered where they repeat, with the words that link each to the last.
+
+    Dates are left out: "15 October" and "October 15" are one, and `slots` compares them.
+    """
     mine = Counter(text.stems[word] for word in text.content)
     theirs = Counter(other.stems[word] for word in other.content)
     seen: Counter[str] = Counter()
     found: list[_Item] = []
     link: list[str] = []
-    for word in text.words:
+    dated = _date_words(text.words)
+    after_comma = _after_comma(text) if "," in text.source else frozenset()
+    for position, word in enumerate(text.words):
+        if position in after_comma:
+            link.append(",")
+        if position in dated:
+            continue
         if word in lexicon.EN_FUNCTION or word in lexicon.EN_FILLERS:
             if word not in _DETERMINERS:
                 link.append(word)
@@ -155,6 +168,30 @@ def _common(text: Text, other: Text) -> list[_Item]:
         found.append((f"{root}#{seen[root]}", tuple(link)))
         link = []
     return found
+
+
+def _date_words(words: tuple[str, ...]) -> frozenset[int]:
+    """Positions of months, of the days beside them and of the years behind those."""
+    months = [position for position, word in enumerate(words) if word in MONTHS and word not in ("may", "march")]
+    near = {
+        beside
+        for month in months
+        for beside in range(max(0, month - 1), min(len(words), month + 3))
+        if words[beside].rstrip("stndrh").isdigit()
+    }
+    return frozenset((*months, *near))
+
+
+def _after_comma(text: Text) -> frozenset[int]:
+    """Positions of the words right behind a comma."""
+    found: set[int] = set()
+    position = 0
+    for match in _WORD_OR_COMMA.finditer(text.source):
+        if match.group() == ",":
+            found.add(position)
+        else:
+            position += len(spell_out(match.group().lower()))
+    return frozenset(found)
 
 
 def _exchanged(ours: list[_Item], theirs: list[_Item]) -> bool:
@@ -176,10 +213,17 @@ def _exchanged(ours: list[_Item], theirs: list[_Item]) -> bool:
         return False
     rank = {number: position for position, number in enumerate(order)}
     return any(
-        rank[one] > rank[two] and (there[two] == before[one] or there[one] == before[two])
+        rank[one] > rank[two]
+        and (there[two] == before[one] or there[one] == before[two])
+        and not (_listed(range(one + 1, two + 1), before) and _listed(order[rank[two] + 1 : rank[one] + 1], there))
         for two in range(len(blocks))
         for one in range(two)
     )
+
+
+def _listed(blocks: Iterable[int], before: _Before) -> bool:
+    """Whether the blocks only go on with a list: its order says nothing."""
+    return all(before[block][0] and before[block][0][0] in _LIST for block in blocks)
 
 
 _Before = dict[int, tuple[tuple[str, ...], tuple[str, ...]]]

@@ -83,7 +83,7 @@ _SPANS: Final = frozenset(
 _MONTH_SIGN: Final = MONTHS.keys() | {"月"}
 _SYMBOLS: Final = frozenset(letter for name in CURRENCIES for letter in name if letter == "$" or not letter.isascii())
 # Units whose capitals change them: megabytes and megabits, milliwatts and megawatts.
-_CASED: Final = regex.compile(
+CASED: Final = regex.compile(
     r"(?<=\d ?)(?:[MKGT]b(?:ps|/s)?|[MKGT]B(?:ps|/s)?|mW|MW|mV|MV|mAh|MAh|Mg|mA|MA|mPa|MPa)(?!\w)"
 )
 
@@ -103,7 +103,7 @@ def check(question: Text, cached: Text, language: Language) -> Verdict:
         if kind == "quoted" and _quoted_plainly(mine, cached) and _quoted_plainly(other, question):
             continue
         return veto(NAME, f"{kind} differs" if mine and other else f"{kind} on one side only")
-    cased, others = set(_CASED.findall(question.source)), set(_CASED.findall(cached.source))
+    cased, others = set(CASED.findall(question.source)), set(CASED.findall(cached.source))
     if cased and others and cased != others:
         return veto(NAME, "unit differs")
     return passed(NAME)

@@ -46,7 +46,8 @@ class Text:
 MAX_CHARACTERS: Final = 2_000
 """Longer questions have no guards and no semantic hits; embedding windows end far below."""
 
-_WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+(?:['\-][\p{L}\p{M}\p{N}]+)*")
+WORD: Final = r"[\p{L}\p{M}\p{N}]+(?:['\-][\p{L}\p{M}\p{N}]+)*"
+_WORD = regex.compile(WORD)
 _SMALL_DIGIT = regex.compile(r"(?<=\p{Nd})\p{No}")
 # Controls, format characters and unassigned ones, but for what emoji are joined with; marks that NFKC left over; digits
 # that are not 0 to 9; Latin letters that are no letters of a living orthography (IPA, small capitals, dotless i).
@@ -133,7 +134,7 @@ def read(source: str) -> Text:
             plain, _language_with_han(plain, units), units, units, content, dict(zip(units, units, strict=True))
         )
     cased = tuple(_WORD.findall(plain))
-    words = tuple(part for word in cased for part in _spell_out(word.lower()))
+    words = tuple(part for word in cased for part in spell_out(word.lower()))
     other_script = not plain.isascii() and _OTHER_SCRIPT.search(plain)
     language = Language.UNKNOWN if other_script else _language_of_latin(words)
     # Small, they are what is left of "it's", "don't" and "I'd"; large, they name a class, a size or an annex.
@@ -218,7 +219,8 @@ def _language_of_latin(words: tuple[str, ...]) -> Language:
     return Language.ENGLISH if english > foreign else Language.UNKNOWN
 
 
-def _spell_out(word: str) -> tuple[str, ...]:
+def spell_out(word: str) -> tuple[str, ...]:
+    """The words of one in lower case as it is written: "don't" -> "do", "not"."""
     if word in lexicon.CONTRACTIONS:
         return lexicon.CONTRACTIONS[word]
     if "'" not in word:

@@ -26,6 +26,7 @@ SCOPED_MODULES = (
     "indexing/remote/comparison.py",
     "cache/lookup.py",
     "cache/openings.py",
+    "cache/sharing.py",
     "cache/certificate/evidence.py",
     "cache/certificate/negatives.py",
 )

@@ -6,32 +6,38 @@ only tells which rows to read. Several threads and processes may use one file.
 
 from __future__ import annotations
 
-import hmac
-import json
 import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from typing import Final
 
-from sqlalchemy import ColumnElement, bindparam, delete, func, insert, select, true, update
+from sqlalchemy import (
+    ColumnElement,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    true,
+    update,
+)
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
 from cache.entry import Entry, Vector, decode_dependencies, encode_dependencies
 from cache.key import Namespace
 from cache.policy import CachePolicy
-from cache.stores import tables
+from cache.stores import rows, tables
 from cache.stores.port import CacheStats, EntryRecord, StoreHealth
 from cache.stores.selector import Selector
 from cache.stores.tables import FILE
-from cache.stores.vectors import VectorIndex, VectorIndexes
+from cache.stores.vectors import VectorIndexes
 from tenancy.database import Database
 from tenancy.errors import Corrupt, InvalidInput, Unavailable
-from tenancy.prepared import Prepared
 from tenancy.tenant import TenantHandle
 
 _logger = logging.getLogger(__name__)
@@ -41,34 +47,10 @@ USES: Final = 1_000
 TENANTS: Final = 1_024
 """Tenants with such uses; the one that served least recently loses them, whatever the others served."""
 
-# Vectors that are read at a time into an index that is behind.
-_BATCH: Final = 4_096
 # Entries that one transaction of a sweep removes.
 _STEP: Final = 1_000
 # Eviction goes this far below the quota, so that a full cache does not evict at every write.
 _HEADROOM = 0.95
-_NAMES = tuple(field.name for field in fields(Entry))
-_COLUMNS = [tables.entries.c[name] for name in _NAMES]
-
-
-_BY_EXACT: Final = Prepared(
-    select(*_COLUMNS).where(
-        tables.entries.c.namespace == bindparam("namespace"), tables.entries.c.exact == bindparam("exact")
-    )
-)
-_BY_SEQS: Final = Prepared(
-    select(tables.entries.c.seq, *_COLUMNS).where(
-        tables.entries.c.seq.in_(select(func.json_each(bindparam("seqs")).table_valued("value").c.value))
-    )
-)
-_VECTORS_ABOVE: Final = Prepared(
-    select(tables.entries.c.seq, tables.entries.c.vector)
-    .where(tables.entries.c.namespace == bindparam("namespace"), tables.entries.c.seq > bindparam("high"))
-    .order_by(tables.entries.c.seq)
-    .limit(_BATCH)
-)
-_CHECKSUM: Final = Prepared(select(tables.entries.c.checksum).where(tables.entries.c.id == bindparam("id")))
-_LIVE: Final = Prepared(select(tables.entries.c.seq).where(tables.entries.c.namespace == bindparam("namespace")))
 
 
 class LocalStore:
@@ -97,8 +79,7 @@ class LocalStore:
         """The entry under an exact key; whether it may be served is the caller's to decide."""
         _own(tenant, namespace)
         with self._reading(tenant) as connection:
-            rows = _BY_EXACT.rows(connection, {"namespace": namespace.value, "exact": exact})
-        return _entry(rows[0]) if rows else None
+            return rows.by_exact(connection, namespace.value, exact)
 
     def nearest(self, tenant: TenantHandle, namespace: Namespace, vector: Vector) -> list[tuple[Entry, float]]:
         """The policy's `nearest` entries of the namespace by cosine, best first.
@@ -109,11 +90,7 @@ class LocalStore:
         _own(tenant, namespace)
         index = self._indexes.get(tenant.tenant_id, namespace.value, len(vector))
         with self._reading(tenant) as connection:
-            found = self._candidates(connection, index, namespace, vector)
-            if found is None:
-                with index.lock:
-                    index.retain(seq for (seq,) in _LIVE.rows(connection, {"namespace": namespace.value}))
-                found = self._candidates(connection, index, namespace, vector) or []
+            found = rows.nearest(connection, index, namespace.value, vector, self.policy.nearest)
         scored = [(entry, similarity) for entry in found if (similarity := entry.similarity(vector)) is not None]
         return sorted(scored, key=lambda candidate: -candidate[1])
 
@@ -166,8 +143,7 @@ class LocalStore:
 
     def holds(self, tenant: TenantHandle, entry: Entry) -> bool:
         with self._reading(tenant) as connection:
-            rows = _CHECKSUM.rows(connection, {"id": entry.id})
-        return bool(rows) and hmac.compare_digest(rows[0][0], entry.checksum)
+            return rows.holds(connection, entry)
 
     def discard(self, tenant: TenantHandle, entry: Entry) -> None:
         """Remove one entry, for instance a corrupt one."""
@@ -251,21 +227,6 @@ class LocalStore:
         with self._lock:
             return self._indexes.tenants | set(self._used)
 
-    def _candidates(
-        self, connection: Connection, index: VectorIndex, namespace: Namespace, vector: Vector
-    ) -> list[Entry] | None:
-        """Entries of the nearest rows; None where the index knows a row that the database lacks."""
-        with index.lock:
-            _catch_up(connection, index, namespace)
-            seqs = index.search(vector, self.policy.nearest)
-        if not seqs:
-            return []
-        rows = {row[0]: row for row in _BY_SEQS.rows(connection, {"seqs": json.dumps(seqs)})}
-        if len(rows) < len(seqs):
-            return None
-        entries = [_entry(rows[seq][1:]) for seq in seqs]
-        return [entry for entry in entries if entry is not None]
-
     def _evict(self, connection: Connection, keep: int) -> None:
         count, size = connection.execute(select(tables.totals.c.entries, tables.totals.c.bytes)).one()
         if count <= self.policy.max_entries and size <= self.policy.max_bytes:
@@ -329,28 +290,9 @@ def _database(tenant: TenantHandle) -> Database:
     return tables.database(tenant)
 
 
-def _catch_up(connection: Connection, index: VectorIndex, namespace: Namespace) -> None:
-    """Read in what was written since the index was last used."""
-    while True:
-        rows = _VECTORS_ABOVE.rows(connection, {"namespace": namespace.value, "high": index.high})
-        index.append([(seq, vector) for seq, vector in rows])
-        if len(rows) < _BATCH:
-            return
-
-
 def _own(tenant: TenantHandle, namespace: Namespace) -> None:
     if namespace.tenant_id != tenant.tenant_id:
         raise InvalidInput("the namespace belongs to another tenant", item="namespace")
-
-
-def _entry(row: Sequence[object]) -> Entry | None:
-    """The row as an entry; None where its dependencies cannot be read (it could not be served)."""
-    values = dict(zip(_NAMES, row, strict=True))
-    try:
-        values["dependencies"] = decode_dependencies(str(values["dependencies"]))
-    except Corrupt:
-        return None
-    return Entry(**values)  # type: ignore[arg-type]
 
 
 def _condition(selector: Selector, now: float) -> ColumnElement[bool]:

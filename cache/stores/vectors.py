@@ -1,15 +1,15 @@
 """Exact in-memory vector index of one namespace, kept level with the database by sequence number.
 
 Flat float32 rows and one matrix-vector product, over a large index of those rows alone that 8-bit copies cannot rule
-out: every neighbour is found. Rows are only appended; a row whose entry is gone is dropped when the database is found
-to lack it.
+out: every neighbour is found. Rows are only appended; a row whose entry is gone is passed over from when the database
+is found to lack it, and dropped with others later.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -24,6 +24,10 @@ COARSE_FROM: Final = 2_048
 """Rows from which on 8-bit copies are worth their memory."""
 
 _FIRST: Final = 4
+# No entry has this number.
+_NOBODY: Final = 0
+# Rows without an entry that are passed over before the arrays are made anew.
+_GONE: Final = 64
 
 
 class VectorIndex:
@@ -35,6 +39,7 @@ class VectorIndex:
         self.high = 0
         self.lock = threading.Lock()
         self._count = 0
+        self._gone = 0
         self._seqs = np.empty(_FIRST, dtype=np.int64)
         self._rows = np.empty((_FIRST, dimension), dtype=np.float32)
         self._coarse: Coarse | None = None
@@ -42,7 +47,7 @@ class VectorIndex:
         account(self.nbytes)
 
     def __len__(self) -> int:
-        return self._count
+        return self._count - self._gone
 
     @property
     def nbytes(self) -> int:
@@ -65,28 +70,33 @@ class VectorIndex:
     def retain(self, live: Iterable[int]) -> None:
         """Drop every row whose number is not in `live`, all the numbers that one snapshot of the database has.
 
-        That snapshot may be older than the index, so reading goes on from its end. New arrays are made: a search
-        under way keeps the old ones.
+        That snapshot may be older than the index, so reading goes on from its end.
         """
         numbers = np.fromiter(live, dtype=np.int64)
-        keep = np.isin(self._seqs[: self._count], numbers)
         self.high = int(numbers.max(initial=0))
-        before = self.nbytes
-        self._seqs = self._seqs[: self._count][keep]
-        self._rows = self._rows[: self._count][keep]
-        self._count = len(self._seqs)
-        self._coarse = None
-        self._account(self.nbytes - before)
-        self._grow(max(_FIRST, self._count))
+        self._keep(np.isin(self._seqs[: self._count], numbers))
 
-    def search(self, vector: Vector, k: int) -> Sequence[int]:
+    def forget(self, gone: Collection[int]) -> None:
+        """Drop the rows of these numbers, which the database had and has no more."""
+        seqs = self._seqs[: self._count]
+        among = np.isin(seqs, list(gone))
+        seqs[among] = _NOBODY
+        self._gone += int(among.sum())
+        if self._gone > _GONE:
+            self._keep(seqs != _NOBODY)
+
+    def search(self, vector: Vector, k: int) -> list[int]:
         """Numbers of the `k` nearest rows by inner product, best first. Hold `lock`."""
         seqs, rows = self._seqs[: self._count], self._rows[: self._count]
-        if not len(seqs):
+        k = min(k, len(self))
+        if not k:
             return []
-        if len(seqs) >= COARSE_FROM and (near := self._level(rows).within(vector, k)) is not None:
+        # With those that are passed over: the copies do not know which they are.
+        if len(seqs) >= COARSE_FROM and (near := self._level(rows).within(vector, k + self._gone)) is not None:
             seqs, rows = seqs[near], rows[near]
         scores = rows @ vector
+        if self._gone:
+            scores[seqs == _NOBODY] = -np.inf
         best = []
         # A few passes for the maximum are much faster than a partition of all.
         for _ in range(min(k, len(seqs))):
@@ -94,6 +104,15 @@ class VectorIndex:
             best.append(int(seqs[row]))
             scores[row] = -np.inf
         return best
+
+    def _keep(self, kept: npt.NDArray[np.bool_]) -> None:
+        before = self.nbytes
+        self._seqs = self._seqs[: self._count][kept]
+        self._rows = self._rows[: self._count][kept]
+        self._count, self._gone = len(self._seqs), 0
+        self._coarse = None
+        self._account(self.nbytes - before)
+        self._grow(max(_FIRST, self._count))
 
     def _level(self, rows: npt.NDArray[np.float32]) -> Coarse:
         """The 8-bit copies of all `rows`; made anew at twice the size, since their scale is that of the first."""

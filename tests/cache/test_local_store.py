@@ -18,7 +18,7 @@ from cache.entry import Entry, new_entry_id, sealed
 from cache.lookup import Hit, Miss
 from cache.policy import CachePolicy
 from cache.store import Stored
-from cache.stores import local
+from cache.stores import local, rows, tables
 from cache.stores.local import LocalStore
 from cache.stores.selector import Selector
 from cache.stores.vectors import VectorIndex, VectorIndexes
@@ -203,7 +203,7 @@ def test_another_store_object_sees_writes_and_invalidations_at_once(ana: Desk, h
 OTHER_PROCESS = """
 import sys
 from pathlib import Path
-from cache.stores import local
+from cache.stores import local, rows, tables
 from cache.stores.local import LocalStore
 from cache.stores.selector import Selector
 from tenancy.control import Tenants
@@ -288,6 +288,44 @@ def test_an_older_snapshot_does_not_lose_a_newer_row(ana: Desk, handbook: int) -
     index.retain([1])
     assert (len(index), index.high) == (1, 1)
     assert len(ana.store.nearest(tenant, asked.namespace, unit(1.0))) == 2
+
+
+def test_a_row_whose_entry_went_away_leaves_the_index_and_the_next_neighbour_takes_its_place(
+    ana: Desk, handbook: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = []
+    for number in range(12):
+        vector = unit(1.0, 0.1 * number)
+        stored = ana.put(f"What is rule {chr(97 + number)}?", ana.answer(handbook, vector=vector))
+        assert isinstance(stored, Stored)
+        ids.append(stored.entry_id)
+    asked, tenant = ana.ask("What is rule a?"), ana.company.handle
+
+    def found() -> list[str]:
+        return [entry.id for entry, _ in ana.store.nearest(tenant, asked.namespace, unit(1.0))]
+
+    assert found() == ids[:5]
+    index = ana.store._indexes.get(tenant.tenant_id, asked.namespace.value, 8)
+    # Nothing is compared with all that the file has: that takes long where it has much.
+    monkeypatch.setattr(index, "retain", lambda live: pytest.fail("all rows were read"))
+    ana.store.invalidate(tenant, Selector(entry=ids[0]))
+    ana.store.invalidate(tenant, Selector(entry=ids[3]))
+    assert found() == [ids[1], ids[2], ids[4], ids[5], ids[6]]
+    assert len(index) == 10
+
+
+def test_a_reader_of_an_older_state_takes_no_newer_row_out_of_the_index(ana: Desk, handbook: int) -> None:
+    fill(ana, 2, handbook)
+    asked, tenant = ana.ask("What is rule a0?"), ana.company.handle
+    index = ana.store._indexes.get(tenant.tenant_id, asked.namespace.value, 8)
+    with tables.database(tenant).reading() as older:
+        before = rows.nearest(older, index, asked.namespace.value, unit(1.0), 5)
+        fill(ana, 1, handbook, start=2)
+        assert len(ana.store.nearest(tenant, asked.namespace, unit(1.0))) == 3
+        assert rows.nearest(older, index, asked.namespace.value, unit(1.0), 5) == before
+    assert len(before) == 2
+    assert len(index) == 3
+    assert len(ana.store.nearest(tenant, asked.namespace, unit(1.0))) == 3
 
 
 def test_a_namespace_of_another_tenant_is_refused(ana: Desk, globex: Company, handbook: int) -> None:

@@ -94,6 +94,27 @@ def test_rows_that_went_away_are_not_found_and_their_copies_neither(monkeypatch:
     assert index.search(rows[4], 1) == []
 
 
+@pytest.mark.parametrize("coarse_from", [10, 10_000])
+def test_forgotten_rows_are_passed_over_and_dropped_in_the_end(
+    coarse_from: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectors, "COARSE_FROM", coarse_from)
+    rows = spread(np.random.default_rng(16), 300)
+    index = filled(rows)
+    gone: set[int] = set()
+    for _ in range(40):
+        query = rows[9]
+        order = [int(position) + 1 for position in np.argsort(-(rows @ query))]
+        expected = [number for number in order if number not in gone][:5]
+        assert list(index.search(query, 5)) == expected
+        gone |= set(expected[:3])
+        index.forget(set(expected[:3]))
+        assert len(index) == 300 - len(gone)
+    assert index._count < 300
+    index.forget(set(range(1, 301)))
+    assert list(index.search(rows[9], 5)) == []
+
+
 def test_what_an_index_takes_is_accounted_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors, "COARSE_FROM", 10)
     told: list[int] = []

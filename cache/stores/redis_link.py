@@ -159,7 +159,7 @@ class Link:
             self._client.connection_pool.disconnect(inuse_connections=False)
             self._checked = False
             return Unavailable("is a replica, which takes no writes", item=self.item, remedy="name the primary")
-        if isinstance(error, ResponseError) and str(error).startswith(_DAMAGE):
+        if isinstance(error, ResponseError) and any(word in str(error) for word in _DAMAGE):
             return Corrupt(
                 "holds keys that this program did not write", item=self.item, remedy="strongroom cache repair"
             )

@@ -17,12 +17,13 @@ class Health(msgspec.Struct, frozen=True):
 
 class Readiness(msgspec.Struct, frozen=True):
     """`engines_away`: vector engines that do not answer; the tenants of the others are served. `cache_away`: questions
-    are answered afresh.
+    are answered afresh; `cache_failures`: how often the cache could not be used since this server began.
     """
 
     status: str
     engines_away: int
     cache_away: bool
+    cache_failures: int
 
 
 def router(control: Control, workers: Workers, engines: EngineWatch, store: CacheStore) -> Router:
@@ -39,7 +40,9 @@ def router(control: Control, workers: Workers, engines: EngineWatch, store: Cach
         await workers.run(control.tenants.ping)
         await workers.run(lambda: control.logs.of(None).head())
         away = await workers.run(engines.away)
-        cache_away = not store.health().available
-        return Readiness("degraded" if away or cache_away else "ok", away, cache_away)
+        cache = store.health()
+        failures = cache.counts.get("misses_while_away", 0) + cache.counts.get("writes_dropped", 0)
+        status = "ok" if cache.available and not away else "degraded"
+        return Readiness(status, away, not cache.available, failures)
 
     return Router("/healthz", route_handlers=[live, ready], tags=["health"], security=[{}])

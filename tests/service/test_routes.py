@@ -17,6 +17,7 @@ SILENT = {("GET", "/healthz/live"), ("GET", "/healthz/ready"), ("GET", "/v1/mode
 REQUESTS: dict[tuple[str, str], tuple[str, Any]] = {
     ("POST", "/v1/retrieve"): ("/v1/retrieve", {"query": "notice"}),
     ("POST", "/v1/answers"): ("/v1/answers", {"query": "notice"}),
+    ("POST", "/v1/feedback"): ("/v1/feedback", {"answer_id": "0" * 32, "verdict": "good"}),
     ("GET", "/v1/documents"): ("/v1/documents", None),
     ("GET", "/v1/documents/{id:path}"): ("/v1/documents/a", None),
     ("PUT", "/v1/documents/{id:path}"): ("/v1/documents/b", {"text": "b", "allow": ["tenant"]}),
@@ -27,6 +28,14 @@ REQUESTS: dict[tuple[str, str], tuple[str, Any]] = {
     ("GET", "/v1/cache/entries"): ("/v1/cache/entries", None),
     ("DELETE", "/v1/cache/entries"): ("/v1/cache/entries?all=true", None),
 }
+
+
+def accepted(house: House, route: tuple[str, str], key: str) -> Any:
+    """The body of the table, about an answer of one's own where it names one."""
+    body = REQUESTS[route][1]
+    if route == ("POST", "/v1/feedback"):
+        return body | {"answer_id": house.post("/v1/answers", key, {"query": "notice"}).json()["request_id"]}
+    return body
 
 
 def routes(house: House) -> set[tuple[str, str]]:
@@ -46,9 +55,8 @@ def test_every_route_is_in_the_table(shared: House) -> None:
 @pytest.mark.parametrize("route", sorted(REQUESTS), ids=" ".join)
 def test_every_route_writes_its_event(shared: House, route: tuple[str, str]) -> None:
     shared.put("acme", "a", "notice", allow=["tenant"])
-    path, body = REQUESTS[route]
-    key = shared.key("acme", "ana", *Role)
-    response = shared.send(route[0], path, key, body)
+    path, key = REQUESTS[route][0], shared.key("acme", "ana", *Role)
+    response = shared.send(route[0], path, key, accepted(shared, route, key))
     assert response.status_code == 200, response.text
     mine = [one for one in shared.events("acme") if one["request"]["id"] == response.headers["x-request-id"]]
     assert [one["phase"] for one in mine] == ["intent", "outcome"]
@@ -59,7 +67,7 @@ def test_every_route_writes_its_event(shared: House, route: tuple[str, str]) -> 
 def test_every_route_records_whom_it_refuses_and_needs_a_credential(shared: House, route: tuple[str, str]) -> None:
     path, body = REQUESTS[route]
     problem(shared.send(route[0], path, None, body), 401, "unauthenticated")
-    wrong = Role.INGEST if route[1] in {"/v1/retrieve", "/v1/answers"} else Role.READER
+    wrong = Role.INGEST if route[1] in {"/v1/retrieve", "/v1/answers", "/v1/feedback"} else Role.READER
     response = shared.send(route[0], path, shared.key("acme", "bo", wrong), body)
     problem(response, 403, "forbidden")
     (event,) = [one for one in shared.events("acme") if one["request"]["id"] == response.headers["x-request-id"]]
@@ -79,7 +87,7 @@ def test_nothing_is_released_where_the_audit_log_is_away(
     def away(*_: Any, **__: Any) -> Any:
         raise AuditUnavailable("the log cannot be written")
 
-    path, body = REQUESTS[route]
+    path, body = REQUESTS[route][0], accepted(shared, route, key)
     with monkeypatch.context() as broken:
         broken.setattr(AuditLog, "submit", away)
         response = shared.send(route[0], path, key, body)
@@ -113,7 +121,12 @@ def test_readiness_fails_where_the_control_plane_is_away(house: House, monkeypat
     from tenancy.control import Tenants
     from tenancy.errors import Unavailable
 
-    assert house.get("/healthz/ready").json() == {"status": "ok", "engines_away": 0, "cache_away": False}
+    assert house.get("/healthz/ready").json() == {
+        "status": "ok",
+        "engines_away": 0,
+        "cache_away": False,
+        "cache_failures": 0,
+    }
 
     def away(_: Any) -> Any:
         raise Unavailable("the database is busy or out of reach")

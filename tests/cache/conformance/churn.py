@@ -7,7 +7,9 @@ As a program it goes on until it is killed:
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import sys
 import time
 from collections import Counter
@@ -108,6 +110,15 @@ class Churn:
         self.desk.store.repair(self.desk.company.handle)
 
 
+def die_in_the_middle(desk: Desk, asked: Asked, document: int) -> None:
+    """SIGKILL between the decision that an entry may be written and the end of the write."""
+
+    def die() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    desk.store.put(desk.company.handle, entry_of(desk, asked, document), allowed=die)
+
+
 def main(data: str, tenant: str, key: str, document: str, seed: str, most: str, *server: str) -> None:
     tenants = Tenants(Path(data), MasterKey(bytes(range(32))))
     principal = Authenticator(tenants).authenticate(key, "192.0.2.1")
@@ -118,6 +129,8 @@ def main(data: str, tenant: str, key: str, document: str, seed: str, most: str, 
     store = Rig("other", time.time, behind).open(CachePolicy(max_entries=int(most)))
     desk = Desk(SimpleNamespace(handle=tenants.open(principal)), principal, store)  # type: ignore[arg-type]
     churn = Churn(desk, int(document), int(seed))
+    if seed == "-1":
+        die_in_the_middle(desk, churn.asked[0], int(document))
     print("ready", flush=True)
     while True:
         try:

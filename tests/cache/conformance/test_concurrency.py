@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -21,8 +22,8 @@ from tenancy.identity import Role
 from tests.cache.conformance.churn import Churn
 from tests.cache.conformance.conftest import SERVERS
 from tests.cache.conformance.rig import Rig
-from tests.cache.conformance.test_store_contract import agrees, fill, ids_of
-from tests.cache.desk import Clock, Desk
+from tests.cache.conformance.test_store_contract import agrees, entry_of, fill, ids_of
+from tests.cache.desk import Clock, Desk, unit
 from tests.layout.scope_rule import ROOT
 from tests.support.people import Company
 
@@ -126,6 +127,28 @@ def test_two_processes_and_kill_9_of_one_in_the_middle_of_its_work(
         whole_after_repair(store, acme)
     assert found > 30
     assert ids_of(store, other) == kept
+
+
+def test_kill_9_between_the_decision_and_the_end_of_a_write_leaves_the_old_entry_whole(
+    rig: Rig, acme: Company, handbook: int, tmp_path: Path
+) -> None:
+    store = rig.open(CachePolicy(max_entries=MOST))
+    desk = Desk(acme, acme.principal("ana"), store)
+    churn = Churn(desk, handbook, 0, questions=1)
+    entry = entry_of(desk, churn.asked[0], handbook)
+    assert store.put(acme.handle, entry, allowed=lambda: None) is None
+    key = acme.tenants.create_key("acme", "ana", (Role.READER,)).text
+    server = [] if rig.server is None else [str(rig.server.port), str(rig.server.password_file)]
+    died = subprocess.run(
+        [sys.executable, "-m", "tests.cache.conformance.churn", str(tmp_path / "data"), "acme", key, str(handbook),
+         "-1", str(MOST), *server],
+        cwd=ROOT, check=False, timeout=120,
+    )  # fmt: skip
+    assert died.returncode == -signal.SIGKILL
+    found = store.get(acme.handle, churn.asked[0].namespace, churn.asked[0].exact)
+    assert found == entry
+    assert [near for near, _ in store.nearest(acme.handle, churn.asked[0].namespace, unit(1.0))] == [entry]
+    assert agrees(store, acme)
 
 
 @pytest.mark.parametrize("rig", list(SERVERS), indirect=True)

@@ -20,6 +20,7 @@ from cache.stores.redis_settings import RedisSettings
 from cache.stores.selector import Selector
 from tenancy.errors import InvalidInput, Unavailable
 from tests.cache.conformance.rig import POLICY, running
+from tests.cache.conformance.test_store_contract import agrees
 from tests.cache.desk import Clock, Desk, unit
 from tests.support.people import Company
 from tests.support.redis_proxy import RedisProxy, certificate
@@ -208,6 +209,35 @@ def test_a_replica_serves_what_is_fresh_and_takes_no_writes(
     with server.client() as client:
         client.execute_command("REPLICAOF", "NO", "ONE")
     assert isinstance(desk.put("Another?", desk.answer(handbook)), (Stored, NotStored))
+
+
+def test_a_log_that_ends_in_the_middle_of_a_write_has_none_of_it(
+    open_desk: Any, server: RedisServer, handbook: int, acme: Company
+) -> None:
+    """As after a loss of power between metadata and vector: the effects of a script stand in the log as one."""
+    desk, _, pause = open_desk()
+    tenant, asked = acme.handle, desk.ask(QUESTION)
+    assert isinstance(desk.put("Another?", desk.answer(handbook)), Stored)
+    (log,) = (server.folder / "appendonlydir").glob("*.incr.aof")
+    before = log.stat().st_size
+    assert isinstance(desk.put(asked, desk.answer(handbook)), Stored)
+    whole = log.read_bytes()
+    marks = [before + 1, len(whole) - 1, *(whole.index(word, before) for word in (b"VADD", b"HSET", b"ZADD", b"SADD"))]
+    for cut in sorted(marks):
+        server.kill()
+        log.write_bytes(whole[:cut])
+        server.start()
+        pause.now += 100
+        assert agrees(desk.store, acme), cut
+        assert desk.store.stats(tenant).entries == 1
+        assert desk.store.get(tenant, asked.namespace, asked.exact) is None
+        assert [entry.question for entry, _ in desk.store.nearest(tenant, asked.namespace, unit(1.0))] == ["Another?"]
+    server.kill()
+    log.write_bytes(whole)
+    server.start()
+    pause.now += 100
+    assert isinstance(desk.exact(asked), Hit)
+    assert desk.store.stats(tenant).entries == 2
 
 
 def test_a_full_server_keeps_serving_and_drops_writes(open_desk: Any, server: RedisServer, handbook: int) -> None:

@@ -12,6 +12,7 @@ from retrieval.context import Context
 from retrieval.question import Answer
 from retrieval.remembered import (
     cited_in,
+    hit_detail,
     hit_use,
     look_again,
     look_up_exact,
@@ -59,6 +60,7 @@ async def replay(asking: steps.Asking, asked: Asked, hit: Hit | Miss) -> Answer 
             template=asking.plan.template.revision,
         ),
         cache=hit_use(hit, asked, asking.principal),
+        detail=hit_detail(hit, asked, asking.tenant),
         resources=[
             Resource(document=citation.document, version=citation.version, chunk=citation.chunk, stage="replayed")
             for citation in cited_in(hit)

@@ -8,7 +8,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from audit.record import Bound, CacheUse, Freshness, GuardResult
+from audit.record import Bound, CacheUse, Detail, Freshness, GuardResult
+from cache.certificate.judge import excluded
+from cache.certificate.negatives import pair_of
 from cache.entry import Entry, canonical_payload
 from cache.lookup import Asked, Candidate, Hit, Miss, Reason, ask, exact, recheck, semantic
 from cache.standing import Standing
@@ -202,6 +204,14 @@ def hit_use(hit: Hit, asked: Asked, principal: Principal) -> CacheUse:
         guards=(GuardResult(name="all", verdict="pass"), *vetoed),
         bound=_bound(standing),
     )
+
+
+def hit_detail(hit: Hit, asked: Asked, tenant: TenantHandle) -> dict[str, Detail]:
+    """What feedback about a semantic hit needs: its template, and the pair of questions as a keyed hash."""
+    if hit.standing is None:
+        return {}
+    pair = pair_of(tenant, asked.question, hit.entry.question)
+    return {"template": asked.template, "pair": pair.hex(), "excluded": excluded(asked.question, hit.entry.question)}
 
 
 def _bound(standing: Standing) -> Bound:

@@ -167,7 +167,8 @@ def _record(path: AnswerPath, tenant: TenantHandle, draw: _Draw, label: Label, r
             evidence.add_hits(view, hits, now)
             evidence.record(view, draw.place, Judged(purpose, label, reason, entry.id, kept_apart), now)
             if wrong:
-                negatives.add(view, draw.asked.question, entry.question, source="shadow", now=now)
+                pair = negatives.pair_of(tenant, draw.asked.question, entry.question)
+                negatives.add(view, pair, source="shadow", now=now)
     except BaseException:
         path.tally.put_back(tenant, hits)
         raise

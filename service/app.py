@@ -15,7 +15,7 @@ from service.auth import Authentication, request_id_of
 from service.bodies import StrictRequest
 from service.edge import Edge
 from service.engine_check import EngineWatch
-from service.routes import answers, audit, cache, documents, health, models, retrieve
+from service.routes import answers, audit, cache, documents, feedback, health, models, retrieve
 from service.wiring import Services
 from tenancy.errors import EngineUnavailable, InvalidInput, StrongroomError
 
@@ -28,6 +28,7 @@ def create_app(services: Services) -> Edge:
     routers: Sequence[Router] = [
         retrieve.router(services),
         answers.router(services),
+        feedback.router(services),
         documents.router(services),
         audit.router(services),
         cache.router(services),

@@ -106,6 +106,21 @@ class AnswerRequest(Question, frozen=True):
     root: Annotated[Name, Meta(description="Your own id of a conversation or job, for the audit.")] | None = None
 
 
+class FeedbackRequest(Body, frozen=True):
+    """What became of an answer of the caller's own."""
+
+    answer_id: Annotated[
+        str,
+        Meta(
+            pattern="^[0-9a-f]{32}$", description="The `request_id` of the answer.", examples=["0123456789abcdef" * 2]
+        ),
+    ]
+    verdict: Annotated[
+        Literal["wrong_hit", "wrong_answer", "edited", "good"],
+        Meta(description="`wrong_hit`: a remembered answer that does not fit the question."),
+    ]
+
+
 class DocumentBody(Body, frozen=True):
     """A document: its text, or the base64 of a file. `allow` and `deny` are its whole access list; without both an
     existing document keeps its list, and nobody reads a new one.

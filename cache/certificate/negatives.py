@@ -26,9 +26,8 @@ def pair_of(tenant: TenantHandle, question: str, cached: str) -> bytes:
     return keyed_hash(tenant.audit.purpose(_PURPOSE), first, second)
 
 
-def add(view: WriteView, question: str, cached: str, *, source: str, now: float) -> None:
-    """Remember the pair for good; `source` says who found it (`shadow`, `feedback`)."""
-    pair = pair_of(view.tenant, question, cached)
+def add(view: WriteView, pair: bytes, *, source: str, now: float) -> None:
+    """Remember a pair for good; `source` says who found it (`shadow`, `feedback`)."""
     if not _known(view, pair):
         view.execute(insert(cache_negatives).values(pair=pair, at=now, source=source))
 

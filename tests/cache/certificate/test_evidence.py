@@ -194,8 +194,8 @@ def test_a_negative_holds_in_both_orders_and_for_its_tenant_alone(acme: Company,
     one, other = "How long is the notice?", "How  long is the notice period?"
     with acme.handle.writing() as view:
         assert not negatives.known(view, one, other)
-        negatives.add(view, one, other, source="feedback", now=NOW)
-        negatives.add(view, other, one, source="shadow", now=NOW)
+        negatives.add(view, negatives.pair_of(acme.handle, one, other), source="feedback", now=NOW)
+        negatives.add(view, negatives.pair_of(acme.handle, other, one), source="shadow", now=NOW)
         assert negatives.count(view) == 1
     with acme.handle.reading() as view:
         assert negatives.known(view, other, one)

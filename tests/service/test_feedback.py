@@ -1,0 +1,161 @@
+"""POST /v1/feedback: only about one's own answers; it removes and suspends, and certifies nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cache.certificate import evidence, negatives
+from cache.openings import open_template
+from tenancy.identity import Role
+from tests.service.house import House, problem
+
+NOTICE = "Notice periods. The notice period for employees is three months to the end of a quarter."
+ASKED = "What is the notice period for employees?"
+PARAPHRASE = "Which notice period is there for employees?"
+
+
+@pytest.fixture
+def open_house(tmp_path: Path) -> Iterator[House]:
+    """Semantic hits of the default template are served, and none is drawn or on probation."""
+    house = House(
+        tmp_path,
+        STRONGROOM_CACHE__TEMPLATES="{default = {shadow = 0.0, probation = 0, alpha = 0.05}}",
+    )
+    house.put("acme", "notice.md", NOTICE, allow=["tenant"])
+    with tenant(house).writing() as view:
+        open_template(view, "default", threshold=0.5, opened_by="operator", reason="test", now=0.0)
+    yield house
+    house.close()
+
+
+def tenant(house: House) -> Any:
+    control = house.services.control
+    return control.tenants.open(control.authenticator.operator("acme"))
+
+
+def ask(house: House, key: str, query: str, **options: Any) -> dict[str, Any]:
+    response = house.post("/v1/answers", key, {"query": query, **options})
+    assert response.status_code == 200, response.text
+    found: dict[str, Any] = response.json()
+    return found
+
+
+def tell(house: House, key: str, answer: str, verdict: str = "wrong_hit") -> Any:
+    return house.post("/v1/feedback", key, {"answer_id": answer, "verdict": verdict})
+
+
+@pytest.fixture
+def ana(open_house: House) -> str:
+    return open_house.key("acme", "ana")
+
+
+def test_a_wrong_hit_is_removed_and_its_pair_stays_apart(open_house: House, ana: str) -> None:
+    ask(open_house, ana, ASKED)
+    hit = ask(open_house, ana, PARAPHRASE)
+    assert (hit["cache"]["kind"], hit["cache"]["certified"]) == ("semantic", "uncertified")
+    told = tell(open_house, ana, hit["request_id"])
+    assert told.status_code == 200, told.text
+    assert told.json() == {"answer_id": hit["request_id"], "verdict": "wrong_hit", "removed": True}
+    again = ask(open_house, ana, ASKED)
+    assert again["cache"]["status"] == "miss"
+    assert ask(open_house, ana, PARAPHRASE)["cache"]["status"] == "miss"
+    with tenant(open_house).reading() as view:
+        assert negatives.count(view) == 1
+        (record,) = evidence.evidence(view)
+    assert (record.reports, record.hits, record.n) == (1, 1, 0)
+    event = next(one for one in open_house.events("acme") if one["action"] == "feedback" and one["phase"] == "outcome")
+    assert event["detail"]["answer"] == hit["request_id"]
+    assert event["detail"]["entry"] == hit["cache"]["cached_from"]
+
+
+def test_the_same_report_counts_once(open_house: House, ana: str) -> None:
+    ask(open_house, ana, ASKED)
+    hit = ask(open_house, ana, PARAPHRASE)["request_id"]
+    for verdict in ("wrong_hit", "wrong_hit", "good", "wrong_hit"):
+        assert tell(open_house, ana, hit, verdict).status_code == 200
+    with tenant(open_house).reading() as view:
+        (record,) = evidence.evidence(view)
+    assert record.reports == 1
+
+
+def test_praise_changes_nothing(open_house: House, ana: str) -> None:
+    ask(open_house, ana, ASKED)
+    hit = ask(open_house, ana, PARAPHRASE)
+    for verdict in ("good", "edited", "wrong_answer"):
+        assert tell(open_house, ana, hit["request_id"], verdict).json()["removed"] is False
+    assert ask(open_house, ana, PARAPHRASE)["cache"]["kind"] == "semantic"
+    with tenant(open_house).reading() as view:
+        assert all((record.n, record.state) == (0, "uncertified") for record in evidence.evidence(view))
+
+
+def test_an_exact_hit_can_be_wrong_too_and_suspends_nothing(open_house: House, ana: str) -> None:
+    ask(open_house, ana, ASKED)
+    hit = ask(open_house, ana, ASKED)
+    assert hit["cache"]["kind"] == "exact"
+    assert tell(open_house, ana, hit["request_id"]).json()["removed"] is True
+    assert ask(open_house, ana, ASKED)["cache"]["status"] == "miss"
+    with tenant(open_house).reading() as view:
+        assert (negatives.count(view), evidence.evidence(view)) == (0, [])
+
+
+def test_many_reports_suspend_the_template(open_house: House, ana: str) -> None:
+    """Each report of another pair; the lower limit of their share passes the target after a few."""
+    told = 0
+    for number in range(8):
+        ask(open_house, ana, ASKED)
+        found = ask(open_house, ana, "Which notice period is there for " + "the " * number + "employees?")
+        if found["cache"]["kind"] != "semantic":
+            break
+        tell(open_house, ana, found["request_id"])
+        told += 1
+    with tenant(open_house).reading() as view:
+        (record,) = evidence.evidence(view)
+    assert (record.state, record.why) == ("suspended", "feedback")
+    assert 2 <= told < 8
+
+
+FOREIGN: dict[str, Callable[[House], str]] = {
+    "a colleague": lambda house: house.key("acme", "bo"),
+    "another tenant": lambda house: house.key("globex", "ana"),
+}
+
+
+@pytest.mark.parametrize("who", FOREIGN)
+def test_a_foreign_answer_looks_like_an_absent_one(open_house: House, ana: str, who: str) -> None:
+    ask(open_house, ana, ASKED)
+    hit = ask(open_house, ana, PARAPHRASE)
+    foreign, absent = (tell(open_house, FOREIGN[who](open_house), one) for one in (hit["request_id"], "0" * 32))
+    bodies = [problem(response, 404, "not-found") for response in (foreign, absent)]
+    assert [{**body, "instance": ""} for body in bodies] == [{**bodies[0], "instance": ""}] * 2
+    assert ask(open_house, ana, PARAPHRASE)["cache"]["kind"] == "semantic"
+
+
+def test_only_an_answer_can_be_told_of(open_house: House, ana: str) -> None:
+    passages = open_house.post("/v1/retrieve", ana, {"query": ASKED})
+    problem(tell(open_house, ana, passages.headers["x-request-id"], "good"), 404, "not-found")
+    fresh = ask(open_house, ana, ASKED)
+    problem(tell(open_house, ana, fresh["request_id"], "wrong_hit"), 422, "invalid-input")
+    assert tell(open_house, ana, fresh["request_id"], "wrong_answer").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"answer_id": "x" * 32, "verdict": "good"}, 422),
+        ({"answer_id": "0" * 31, "verdict": "good"}, 422),
+        ({"answer_id": "0" * 32, "verdict": "bad"}, 422),
+        ({"answer_id": "0" * 32}, 422),
+        ({"answer_id": "0" * 32, "verdict": "good", "user": "bo"}, 422),
+        ({"answer_id": "0" * 32, "verdict": "good", "tenant": "globex"}, 403),
+    ],
+)
+def test_other_bodies_are_refused(open_house: House, ana: str, body: dict[str, Any], status: int) -> None:
+    problem(open_house.post("/v1/feedback", ana, body), status, "forbidden" if status == 403 else "invalid-input")
+
+
+def test_a_reader_s_role_is_needed(open_house: House) -> None:
+    problem(tell(open_house, open_house.key("acme", "ed", Role.INGEST), "0" * 32, "good"), 403, "forbidden")

@@ -26,6 +26,7 @@ KEPT = {
     "tenancy/admission.py": "tenant id, then user id; those at rest leave",
     "tenancy/keys.py": "the key object of one tenant, then the purpose; lives with its handle",
     "tenancy/pools.py": "path of one file of one tenant; connections within the limit of open files",
+    "tenancy/prepared.py": "parameters of one statement of the program, by name; fixed when it is made",
     "tenancy/recent.py": "tenant id (handles, logs, snapshots); a number or a budget, and what is in use",
     "tenancy/tenant.py": "the handle of one tenant, then the file; lives with the handle",
     "tenancy/throttle.py": "network address and key id, before any tenant is known; a fixed number",

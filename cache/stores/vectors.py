@@ -24,6 +24,8 @@ COARSE_FROM: Final = 2_048
 """Rows from which on 8-bit copies are worth their memory."""
 
 _FIRST: Final = 4
+# What is left of the budget where it was exceeded.
+_ROOM: Final = 0.9
 # No entry has this number.
 _NOBODY: Final = 0
 # Rows without an entry that are passed over before the arrays are made anew.
@@ -161,9 +163,12 @@ class VectorIndexes:
             self._bytes += delta
 
     def _shrink(self) -> None:
-        """Forget the least recently used; counted afresh, since a forgotten index may still grow under a search."""
+        """Forget the least recently used; counted afresh, since a forgotten index may still grow under a search.
+
+        Well below the budget, so that with many indexes they are not counted at every new one.
+        """
         self._bytes = sum(index.nbytes for index in self._indexes.values())
-        while self._bytes > self._budget and len(self._indexes) > 1:
+        while self._bytes > _ROOM * self._budget and len(self._indexes) > 1:
             self._bytes -= self._indexes.popitem(last=False)[1].nbytes
 
     @property

@@ -19,7 +19,8 @@ class TemplatePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     `alpha` is the target for wrong hits among semantic hits; `shadow` the share of semantic hits that is answered
     afresh and compared, `probation` how many of a new entry's first ones always are. `score` and `verified` are the
     least probabilities served. `modes` are the request modes permitted, the first for requests that name none.
-    `personal` says whether an answer to a question with personal data is kept for its asker or not at all.
+    `personal`, `moment` and `deictic` say how far answers travel to questions with personal data, about now or today,
+    and that point at something outside: `private` keeps them for their asker, `exact` for the same words, `none` not.
     """
 
     alpha: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.01
@@ -31,6 +32,8 @@ class TemplatePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     max_staleness_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
     modes: Modes = ("default", "bypass", "refresh")
     personal: Literal["private", "none"] = "private"
+    moment: Literal["none", "exact"] = "none"
+    deictic: Literal["exact", "none"] = "exact"
     semantic: bool = True
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from cache.certificate import shadow
 from cache.ladder import Ladder
 from cache.lookup import Hit, Reason
 from cache.standing import Standing
@@ -21,6 +22,9 @@ from retrieval.explain import Explanation
 def report(explained: Explanation, ladder: Ladder) -> dict[str, Any]:
     """Rungs in order, candidates with every verdict, the bound, and what would have happened. No text of a question."""
     asked, found = explained.asked, explained.found
+    drawn = 0.0
+    if found.standing is not None and ladder.judge is not None:
+        drawn = shadow.probability(found.standing, asked.policy)
     steps = list(explained.exact.steps)
     if explained.semantic is not None:
         steps += explained.semantic.steps
@@ -40,7 +44,7 @@ def report(explained: Explanation, ladder: Ladder) -> dict[str, Any]:
         "window": explained.window,
         "steps": [_verdict(verdict) for verdict in steps],
         "candidates": _candidates(explained),
-        "standing": None if found.standing is None else _standing(found.standing),
+        "standing": None if found.standing is None else _standing(found.standing, drawn),
         "ladder": {
             "score": ladder.score.revision,
             "score_threshold": ladder.score_threshold(asked),
@@ -104,7 +108,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _standing(standing: Standing) -> dict[str, Any]:
+def _standing(standing: Standing, drawn: float) -> dict[str, Any]:
     opening = standing.opening
     return {
         "state": standing.state,
@@ -114,6 +118,7 @@ def _standing(standing: Standing) -> dict[str, Any]:
         "lower": _number(standing.lower),
         "upper": _number(standing.upper),
         "alpha": standing.alpha,
+        "drawn": drawn,
         "ladder": standing.ladder,
         "opened_by": None if opening is None else opening.opened_by,
         "floor": None if opening is None else opening.threshold,

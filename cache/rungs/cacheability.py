@@ -52,14 +52,17 @@ def judge(
         return Reach.NONE, "sampled"
     if _ACTION.search(source):
         return Reach.NONE, "asks for an action"
-    if _MOMENT.search(source):
+    moment = _MOMENT.search(source) is not None
+    if moment and policy.moment == "none":
         return Reach.NONE, "depends on the moment"
     if personal.kind(text.source) is not None:
         return (Reach.NONE if policy.personal == "none" else Reach.PRIVATE), "personal data"
+    if moment:
+        return Reach.EXACT, "depends on the moment"
     if follow_up:
         return Reach.EXACT, "follow-up"
     if _DEICTIC.search(source):
-        return Reach.EXACT, "points at something outside"
+        return (Reach.NONE if policy.deictic == "none" else Reach.EXACT), "points at something outside"
     if not any(character.isalpha() for character in source):
         return Reach.EXACT, "no words"
     return (Reach.SHARED, "") if policy.semantic else (Reach.EXACT, "template is exact only")

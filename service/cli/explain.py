@@ -92,7 +92,8 @@ def _show(common: Common, found: dict[str, Any]) -> None:
         opened = f", opened by {clean(standing['opened_by'])}" if standing["opened_by"] else ""
         print(
             f"\nbound: {standing['state']}{opened}: {standing['k']} wrong of {standing['n']} drawn and judged, at most "
-            f"{standing['upper']:.2%} wrong against a target of {standing['alpha']:.2%} (ladder {standing['ladder']})"
+            f"{standing['upper']:.2%} wrong against a target of {standing['alpha']:.2%} (ladder {standing['ladder']}); "
+            f"a hit is compared with a fresh answer with probability {standing['drawn']:g}"
         )
     reason = f": {found['reason']}" if found["reason"] else f" of {found['entry']}"
     print(f"\nwould have been: {found['would']}{reason}")

@@ -146,7 +146,7 @@ def test_an_entry_that_came_back_under_another_key_is_refused(
 def test_a_known_negative_stays_apart_in_both_orders(opened: Desk) -> None:
     assert isinstance(found(opened), Hit)
     with opened.company.handle.writing() as view:
-        negatives.add(view, SAME, QUESTION, source="feedback", now=1.0)
+        negatives.add(view, negatives.pair_of(view.tenant, QUESTION, SAME), source="feedback", now=1.0)
     missed = found(opened)
     assert isinstance(missed, Miss)
     assert missed.reason is Reason.KNOWN_NEGATIVE
@@ -303,6 +303,20 @@ def test_the_policy_of_a_template_decides_how_far_its_answers_travel(
     clock.now += 61
     assert look(QUESTION, "default") == ("hit", "hit")
     assert look(QUESTION, "closed") == ("EXPIRED", "EXACT_ONLY")
+
+
+def test_a_policy_may_keep_questions_of_the_moment_and_leave_out_what_points_elsewhere(
+    acme: Company, handbook: int, clock: Clock
+) -> None:
+    policy = TemplatePolicy(moment="exact", deictic="none")
+    desk = Desk(acme, acme.principal("ana"), LocalStore(CachePolicy(template=policy), clock=clock))
+    today, pointing = desk.ask("Who is on call today?"), desk.ask("What about that one?")
+    assert (today.reach.value, pointing.reach.value) == ("exact", "none")
+    assert isinstance(desk.put(today, desk.answer(handbook)), Stored)
+    assert isinstance(desk.exact(today), Hit)
+    assert desk.put(pointing, desk.answer(handbook)) == NotStored("not cacheable")
+    assert desk.ask("Is ana@example.com on call today?").reach.value == "private"
+    assert desk.ask("Cancel my leave today").reach.value == "none", "an action is never remembered"
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,8 @@ class Way:
         with tenant.writing() as view:
             evidence.record(view, place, Judged(would.purpose, "same" if same else "wrong", "", would.entry.id), now)
             if not same:
-                negatives.add(view, asked.question, would.entry.question, source="shadow", now=now)
+                pair = negatives.pair_of(tenant, asked.question, would.entry.question)
+                negatives.add(view, pair, source="shadow", now=now)
         if same:
             self.store.confirm(tenant, sealed(tenant, replace(would.entry, confirmed=would.entry.confirmed + 1)))
         else:

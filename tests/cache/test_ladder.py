@@ -248,6 +248,9 @@ def test_a_dry_look_touches_draws_and_removes_nothing_and_goes_on_to_the_last_ru
     would = opened.semantic(SAME, unit(1.0), dry=True)
     assert isinstance(would, Miss)
     assert would.reason is Reason.PROBATION
+    with monkeypatch.context() as patch:
+        patch.setattr(opened.store, "policy", CachePolicy(template=TemplatePolicy(probation=0)))
+        assert isinstance(opened.semantic(SAME, unit(1.0), dry=True), Hit)
     opened.ladder = Ladder()
     assert isinstance(opened.semantic(SAME, unit(1.0), dry=True), Hit)
     assert isinstance(opened.exact(QUESTION, dry=True), Hit)

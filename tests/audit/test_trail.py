@@ -67,6 +67,49 @@ def test_a_whole_request_is_an_intent_and_its_outcome(
     assert verify(log).ok
 
 
+def test_what_is_withdrawn_has_its_own_outcome_and_what_follows_another_intent(
+    trail: AuditTrail, log: AuditLog, ana: Principal, read_all: ReadAll
+) -> None:
+    async def request() -> tuple[int, int]:
+        async with trail.open(ana, action="answer", request_id="r1") as one:
+            one.note(question="Who?", cache=CacheUse(status="hit"), policy=Policy(domain="pd_1"), withheld=1)
+            one.note(resources=[Resource(document="d", stage="replayed")])
+            first = await one.intent()
+            one.withdraw("gone")
+            one.note(question="Who?", cache=CacheUse(status="miss", reason="gone"))
+            second = await one.intent()
+            one.note(resources=[Resource(document="e", stage="cited")])
+            return first, second
+
+    first, second = asyncio.run(request())
+    announced, withdrawn, again, outcome = read_all(log)
+    assert (announced.seq, withdrawn.intent, again.seq, outcome.intent) == (first, first, second, second)
+    assert (withdrawn.phase, withdrawn.outcome, withdrawn.reason) == ("outcome", "revoked", "gone")
+    assert [resource.document for resource in withdrawn.resources] == ["d"]
+    assert again.resources == ()
+    assert (again.policy, again.withheld) == (None, 0)
+    assert again.content is not None
+    assert again.content.question is not None
+    assert (outcome.outcome, [resource.document for resource in outcome.resources]) == ("allowed", ["e"])
+    assert verify(log).ok
+
+
+def test_a_refusal_after_a_withdrawal_has_a_record_of_its_own(
+    trail: AuditTrail, log: AuditLog, ana: Principal, read_all: ReadAll
+) -> None:
+    async def request() -> None:
+        async with trail.open(ana, action="answer", request_id="r1") as one:
+            await one.intent()
+            one.withdraw("changed")
+            raise Forbidden("no")
+
+    with pytest.raises(Forbidden):
+        asyncio.run(request())
+    phases = [(event.phase, event.outcome, event.intent) for event in read_all(log)]
+    assert phases == [("intent", None, None), ("outcome", "revoked", 0), ("outcome", "refused", None)]
+    assert verify(log).ok
+
+
 def test_names_and_texts_are_only_in_ciphertext(
     trail: AuditTrail, log: AuditLog, ana: Principal, read_all: ReadAll
 ) -> None:

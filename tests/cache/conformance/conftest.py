@@ -40,7 +40,11 @@ def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisSer
 SERVERS = {"redis": "redis_memory", "redis-log": "redis_log", "redis-cluster": "redis_cluster"}
 
 
-@pytest.fixture(params=["local", *SERVERS])
+# The fast suite has one of each; the log and the slots are slow, together.
+KINDS = ["local", "redis", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("redis-log", "redis-cluster"))]
+
+
+@pytest.fixture(params=KINDS)
 def rig(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Rig]:
     kind: str = request.param
     server = request.getfixturevalue(SERVERS[kind]) if kind in SERVERS else None

@@ -26,7 +26,7 @@ from tests.support.redis_server import RedisServer
 SECRET = "What does Magdalena Sibelius-Okonkwo earn?"
 
 
-@pytest.fixture(params=["redis_memory", "redis_cluster"])
+@pytest.fixture(params=["redis_memory", pytest.param("redis_cluster", marks=pytest.mark.slow)])
 def server(request: pytest.FixtureRequest) -> RedisServer:
     found: RedisServer = request.getfixturevalue(request.param)
     return found

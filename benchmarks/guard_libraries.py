@@ -3,10 +3,10 @@
     python -m benchmarks.guard_libraries [--libraries DIR] [--data DIR]
 
 DIR of `--libraries` is a folder of installed packages (`pip install --target DIR phonenumbers dateparser ...`): none of
-them is a dependency of the product. A library that is not there is left out and named. For each, on our own pairs of its
-kind: how many of the equal ones have one value, and how many of the different ones two ("found" counts both); how long a
-question takes it, its import takes, and how much memory it holds. With `--data`: in how many of the traps and of the
-equal pairs of `answer_equality_dev.jsonl` its values differ. The last line is JSON.
+them is a dependency of the product. A library that is not there is left out and named. For each, on our own pairs of
+its kind: how many of the equal ones have one value, and how many of the different ones two; how long a question takes
+it, its import takes, and how much memory it holds. With `--data`: in how many of the traps and of the equal pairs of
+`answer_equality_dev.jsonl` its values differ. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -300,7 +300,8 @@ def measure(library: Library, data: Path | None) -> dict[str, Any]:
     row: dict[str, Any] = {
         "library": library.name, "licence": library.licence, "kinds": ", ".join(library.kinds),
         "equal": f"{equal[0]}/{equal[1]}", "different": f"{different[0]}/{different[1]}",
-        "microseconds": round(spent / questions * 1e6), "import_ms": round(imported * 1e3), "memory_mb": round(memory / 1024, 1),
+        "microseconds": round(spent / questions * 1e6), "import_ms": round(imported * 1e3),
+        "memory_mb": round(memory / 1024, 1),
     }  # fmt: skip
     if data:
         traps, same = [0, 0], [0, 0]

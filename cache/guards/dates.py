@@ -57,7 +57,7 @@ _SPAN: Final = "week|month|year|quarter|weekend|semester|term|season|fiscal year
 RELATIVE: Final = regex.compile(
     r"\b(?P<day>the day after tomorrow|the day before yesterday|today|tonight|tomorrow|yesterday)\b"
     rf"|\b(?P<which>next|coming|following|last|past|previous|this|current)\s(?P<span>{_SPAN}|{alternatives(WEEKDAYS)})\b"
-    r"|(?P<zh>大后天|后天|後天|明天|明日|今天|今日|昨天|昨日|前天|上周|上週|本周|本週|这周|下周|下週|上个月|上個月|上月|本月|这个月|下个月|下個月|下月|去年|今年|明年|后年|前年|上季度|本季度|下季度)"
+    rf"|(?P<zh>{alternatives(VALUES.zh_relative)})"
 )
 _DAYS: Final = {
     "today": 0,

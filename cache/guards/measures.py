@@ -28,7 +28,8 @@ _PLAIN_PART: Final = regex.compile(NUMBER)
 # With blanks between the thousands: only where a unit or a currency stands beside it.
 _WIDE: Final = regex.compile(r"[1-9]\d{0,2}(?: \d{3})+(?!\d)(?:[.,]\d{1,2}(?!\d))?")
 _BESIDE: Final = regex.compile(
-    r"\+?(?:\s(?:or|and)\s(?:more|over|above|less|fewer|under))?[\s-]?(?:(?P<kind>sq(?:uare)?|cubic)[. ]\s?)?(?P<word>[%°℃$€£¥₹₩¢₺₽₪฿₿](?:[cf](?!\w))?|\p{Latin}+\$"
+    r"\+?(?:\s(?:or|and)\s(?:more|over|above|less|fewer|under))?"
+    r"[\s-]?(?:(?P<kind>sq(?:uare)?|cubic)[. ]\s?)?(?P<word>[%°℃$€£¥₹₩¢₺₽₪฿₿](?:[cf](?!\w))?|\p{Latin}+\$"
     r"|\p{Latin}+(?:/\p{Latin}+)?[23]?(?![\p{L}\d])|\p{Han}{1,4})"
 )
 _LEADING: Final = regex.compile(r"(?:\p{Latin}{0,3}[$€£¥₹₩₺₽₪฿₿]|(?<!\p{L})\p{Latin}{2,8}\.?|\p{Han}{2,3})\s?$")

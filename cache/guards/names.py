@@ -59,7 +59,7 @@ def _abbreviates(name: str, others: set[str]) -> bool:
 
 
 def acronyms(text: Text) -> set[str]:
-    """Words that capitals make another word ("US" against "us"), unless all the text is in capitals; and their aliases."""
+    """Words that capitals make another word ("US" against "us"), and their aliases; none in a text of capitals."""
     if not any(word.islower() for word in text.cased):
         return set()
     known = {word.lower() for word in text.cased if word.isupper() and word.lower() in lexicon.ACRONYMS}

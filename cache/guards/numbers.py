@@ -58,7 +58,7 @@ def value(digits: str | None, scale: str | None, spelled: str | None, zh: str | 
 
 
 def decimal(digits: str) -> Decimal | str:
-    """ "1,200.50", "1.200,50" and "1200.5" are equal; a single comma before other than three digits is a decimal point."""
+    """ "1,200.50", "1.200,50" and "1200.5" are equal; a lone comma before other than three digits is a point."""
     if len(digits) > _LONGEST or _PARTED.fullmatch(digits):
         return digits
     plain = digits.replace(" ", "")

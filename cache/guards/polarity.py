@@ -154,7 +154,7 @@ def _bases(root: str) -> list[str]:
 
 
 def opposites(word: str, text: Text, roots: Mapping[str, str]) -> Set[str]:
-    """The stems in `roots` that are opposites of `word` of `text`: by the lists, by a negative prefix, or -ful and -less.
+    """The stems in `roots` that are opposites of `word` of `text`: by list, by negative prefix, or -ful and -less.
 
     `roots` gives the stem of each stem, and of each that stands behind a negative prefix.
     """

@@ -26,7 +26,8 @@ _PAST: Final = frozenset({"did", "was", "were", "had"})
 _PRESENT: Final = frozenset({"do", "does", "is", "are", "am", "has", "have", "can", "may", "must", "should"})
 _FUTURE: Final = frozenset({"will", "shall"})
 _OWNERS: Final = {
-    "my": 1, "our": 1, "mine": 1, "ours": 1, "your": 2, "yours": 2, "his": 3, "her": 4, "their": 5, "theirs": 5, "its": 6,
+    "my": 1, "our": 1, "mine": 1, "ours": 1, "your": 2, "yours": 2, "his": 3, "her": 4, "their": 5, "theirs": 5,
+    "its": 6,
 }  # fmt: skip
 _SPEAKERS: Final = {
     "i": 1,

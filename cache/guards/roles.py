@@ -109,7 +109,7 @@ def check(question: Text, cached: Text, language: Language) -> Verdict:
 
 
 def _check_chinese(question: Text, cached: Text) -> Verdict:
-    """Of texts of the same characters: "年假怎么申请" and "怎么申请年假" ask one thing, "从上海到北京" and "从北京到上海" two."""
+    """Of the same characters "年假怎么申请" and "怎么申请年假" ask one thing, "从上海到北京" and "从北京到上海" two."""
     if question.content == cached.content or sorted(question.content) != sorted(cached.content):
         return passed(NAME)
     if not _exchanged(_numbered(question.content), _numbered(cached.content)):

@@ -30,8 +30,8 @@ class Text:
 
     `words` are lower-case with contractions spelled out ("don't" -> "do", "not"), for Chinese single characters;
     `cased` are the words as written; `content` are the words that carry content, in order. `stems` gives the stem of
-    every word. Text that is not read (too long, or not safe to read) has no words. `memo` holds what the guards found in
-    it, so that one question is read once for all candidates.
+    every word. Text that is not read (too long, or not safe to read) has no words. `memo` holds what the guards
+    found in it, so that one question is read once for all candidates.
     """
 
     source: str
@@ -56,7 +56,7 @@ _UNREADABLE = regex.compile(
     r"|[\p{Script=Latin}--[A-Za-z\u00c0-\u024f\u1e00-\u1eff]]|[\u0131\u0138\u0149\u0186\u0190\u0196\u01a6\u01c0-\u01c3\u01dd\u0237]",
     flags=regex.V1,
 )
-# Signs, and words that end in a point or a blank, in the form that the guards read; each with what tells that it is there.
+# Signs, and words that end in a point or a blank, in the form that the guards read; and what tells of them.
 _PLAIN: Final = regex.compile(r"[\t\n\r\x20-\x7e]*")
 _SIGNS: Final = regex.compile(
     r"№|``|''|(?<=\s)&(?=\s)|[\u00b5\u03bc](?=[glms]\b)|[\u03a9\u2126]|(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))"
@@ -71,8 +71,10 @@ _ABBREVIATED: Final = regex.compile(
 )
 _ABBREVIATED_SHOW: Final = ("o.", "U.", "w/", "per cent", "nited ")
 _INSTEAD: Final = {
-    "№": "#", "``": '"', "''": '"', "w/o": "without", "w/": "with", "per cent": "percent", "&": "and", "\u00b5": "micro", "\u03bc": "micro",
-    "\u03a9": " ohm", "\u2126": " ohm", "\u00a0": ",", "\u2009": ",", "\u202f": ",", "\u2010": "-", "\u2011": "-", "\u2212": "-",
+    "№": "#", "``": '"', "''": '"', "w/o": "without", "w/": "with", "per cent": "percent", "&": "and",
+    "\u00b5": "micro", "\u03bc": "micro",
+    "\u03a9": " ohm", "\u2126": " ohm", "\u00a0": ",", "\u2009": ",", "\u202f": ",",
+    "\u2010": "-", "\u2011": "-", "\u2212": "-",
 }  # fmt: skip
 _HAN = regex.compile(r"\p{Script=Han}")
 _OTHER_SCRIPT = regex.compile(r"[\p{L}--\p{Script=Latin}--\p{Script=Han}--\p{Script=Common}]", flags=regex.V1)

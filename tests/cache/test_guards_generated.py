@@ -11,13 +11,62 @@ import pytest
 
 from cache.guards import compare, read
 
-NAMES = "Ingrid Tomasz Keiko Baptiste Aoife Sven Lakshmi Omar Pilar Zoltan Nadia Hugo".split()
-SURNAMES = "Okafor Lindqvist Moreau Takahashi Novak Petrov Singh Alvarez Brandt Kowalski".split()
-JOBS = (
-    "librarian surveyor plumber notary courier dietitian welder florist chemist translator optician beekeeper".split()
-)
-QUALITIES = "ambitious reliable famous wealthy bankrupt lonely curious stubborn tidy fluent bilingual".split()
-THINGS = "invoice parcel permit licence deposit voucher refund badge laptop ticket contract pension".split()
+NAMES = [
+    "Ingrid",
+    "Tomasz",
+    "Keiko",
+    "Baptiste",
+    "Aoife",
+    "Sven",
+    "Lakshmi",
+    "Omar",
+    "Pilar",
+    "Zoltan",
+    "Nadia",
+    "Hugo",
+]
+SURNAMES = ["Okafor", "Lindqvist", "Moreau", "Takahashi", "Novak", "Petrov", "Singh", "Alvarez", "Brandt", "Kowalski"]
+JOBS = [
+    "librarian",
+    "surveyor",
+    "plumber",
+    "notary",
+    "courier",
+    "dietitian",
+    "welder",
+    "florist",
+    "chemist",
+    "translator",
+    "optician",
+    "beekeeper",
+]
+QUALITIES = [
+    "ambitious",
+    "reliable",
+    "famous",
+    "wealthy",
+    "bankrupt",
+    "lonely",
+    "curious",
+    "stubborn",
+    "tidy",
+    "fluent",
+    "bilingual",
+]
+THINGS = [
+    "invoice",
+    "parcel",
+    "permit",
+    "licence",
+    "deposit",
+    "voucher",
+    "refund",
+    "badge",
+    "laptop",
+    "ticket",
+    "contract",
+    "pension",
+]
 VERBS = [
     "approve approved",
     "sign signed",
@@ -27,7 +76,7 @@ VERBS = [
     "choose chosen",
     "sell sold",
 ]
-CITIES = "Lisbon Oslo Nairobi Quito Hanoi Perth Leeds Tampa".split()
+CITIES = ["Lisbon", "Oslo", "Nairobi", "Quito", "Hanoi", "Perth", "Leeds", "Tampa"]
 
 DIFFERENT = {
     "another person": ("Is {n} {s} {aj}?", "Is {m} {s} {aj}?"),

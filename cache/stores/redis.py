@@ -35,6 +35,8 @@ EXHAUSTIVE: Final = 10_000
 """Up to so many vectors of a namespace all are compared; beyond, the graph is searched, which may miss one."""
 
 _EFFORT: Final = 500
+# So few are compared in well under a millisecond, which is less than handing them to another thread costs.
+_AT_ONCE: Final = 1_000
 _TRIES: Final = 3
 
 
@@ -59,7 +61,7 @@ class RedisStore:
             return None
         entry = unseal(tenant, key, body)
         if entry is None:
-            self._forget(tenant, space(namespace.value), [(member(exact), seen)])
+            self._forget(tenant, space(namespace.value), [(member(exact), seen or b"")])
         return entry
 
     def nearest(self, tenant: TenantHandle, namespace: Namespace, vector: Vector) -> list[tuple[Entry, float]]:
@@ -69,8 +71,10 @@ class RedisStore:
         keys = f"{ours}v:{where}"
 
         def search(client: Any) -> list[bytes]:
-            exhaustive = client.execute_command("VCARD", keys) <= EXHAUSTIVE
-            how = ["TRUTH"] if exhaustive else ["EF", _EFFORT]
+            count = client.execute_command("VCARD", keys)
+            how = ["TRUTH"] if count <= EXHAUSTIVE else ["EF", _EFFORT]
+            if count <= _AT_ONCE:
+                how.append("NOTHREAD")
             wanted = ["COUNT", self.policy.nearest, *how, "FILTER", f".x > {self.clock()!r}"]
             try:
                 found: list[bytes] = client.execute_command("VSIM", keys, "FP32", _fp32(vector), *wanted)

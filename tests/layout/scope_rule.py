@@ -53,6 +53,7 @@ EXEMPT = {
     "health": "says whether a store is reached; reads nothing of any tenant",
     "shutdown": "closes connections at the end of the process",
     "close": "closes the in-memory state of a tenant id or of the process; returns nothing",
+    "purge_deleted": "removes what is left of a deleted tenant, of which there is no handle; returns a count",
 }
 
 PRODUCERS = {

@@ -85,7 +85,7 @@ def drop_unreadable(control: Control, name: str) -> bool:
     """
     if control.settings.cache.store == "local":
         return True
-    store = cache_store(control.settings)
+    store = cache_store(control.settings, patient=True)
     try:
         store.invalidate(control.tenants.open(control.authenticator.operator(name)), Selector(everything=True))
     except (Unavailable, Corrupt):

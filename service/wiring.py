@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from cache.certificate.judge import JUDGE_REVISION
 from cache.ladder import Ladder
 from cache.policy import CachePolicy
@@ -35,6 +37,8 @@ from tenancy.tenant import TenantHandle
 from tenancy.workers import Lanes, Workers
 
 LOCK_FILE: Final = "server.lock"
+COMMAND_S: Final = 10.0
+"""Seconds that a command waits for one answer of the cache's server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,23 +146,31 @@ def ingestion(embedders: Embedders, engines: Engines) -> Pipeline:
     return Pipeline(embedders.default, engine_of=engines.agreed, embedder_of=embedders.of)
 
 
-def cache_store(settings: Settings) -> CacheStore:
-    """The store of remembered answers, also for commands that inspect or invalidate it."""
+def cache_policy(settings: Settings) -> CachePolicy:
     cache = settings.cache
-    policy = CachePolicy(
+    return CachePolicy(
         time_to_live=cache.ttl_s,
         max_staleness=cache.max_staleness_s,
         max_entries=cache.entries,
         max_bytes=cache.quota,
         templates=cache.templates,
     )
+
+
+def cache_store(settings: Settings, *, patient: bool = False) -> CacheStore:
+    """The store of remembered answers, also for commands, which are `patient`: nobody waits for them but who gave them.
+
+    Raises `InvalidInput` for settings of a server that cannot be used.
+    """
+    cache, policy = settings.cache, cache_policy(settings)
     if cache.store == "local":
         return LocalStore(policy)
     # Opened nothing yet: a server that is away keeps nobody from starting.
     from cache.stores.redis_link import Link  # isort: skip  says what to install
     from cache.stores.redis import RedisStore
 
-    return RedisStore(Link(cache.redis), policy)
+    redis = msgspec.structs.replace(cache.redis, timeout_s=COMMAND_S) if patient else cache.redis
+    return RedisStore(Link(redis), policy)
 
 
 def ladder(settings: VerifierSettings) -> Ladder:

@@ -110,7 +110,7 @@ def delete(name: Name, *, yes: bool = False, common: Common = DEFAULT) -> None:
         principal = control.authenticator.operator(name)
         if not yes:
             _confirm(name)
-        engines, store = build_engines(control.settings.collections), cache_store(control.settings)
+        engines, store = build_engines(control.settings.collections), cache_store(control.settings, patient=True)
         try:
             # The tenant's own log is kept, and says that it ended; the system's log says which.
             certificate = audited(

@@ -31,7 +31,7 @@ def delete(user: str, /, *, tenant: Tenant, common: Common = DEFAULT) -> None:
 
     with opened(common) as control:
         principal = control.authenticator.operator(tenant)
-        store = cache_store(control.settings)
+        store = cache_store(control.settings, patient=True)
 
         def work(trail: Trail) -> Deleted:
             return delete_user(control.tenants, store, principal, user, trail)

@@ -68,14 +68,14 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceRecord:
-    """One row, as an operator sees it. Times in UTC epoch seconds."""
+    """One row, as an operator sees it. Times in UTC epoch seconds, None where there is no evidence yet."""
 
     template: str
     ladder: str
     state: State
     why: str
-    began: float
-    since: float
+    began: float | None
+    since: float | None
     n: int
     k: int
     upper: float

@@ -33,6 +33,11 @@ app = App(name="cache", help="Show and invalidate remembered answers; open a tem
 app.command(
     "service.cli.explain:explain", name="explain", help="Show what the cache would do with a question, and why."
 )
+app.command(
+    "service.cli.certificate:certificate", name="certificate", help="Show how many semantic hits are wrong, at most."
+)
+app.command("service.cli.certificate:suspend", name="suspend", help="Serve no semantic hit of a template.")
+app.command("service.cli.certificate:resume", name="resume", help="End the suspensions of a template.")
 
 Template = Annotated[str, Parameter(help="The template's name.")]
 
@@ -210,7 +215,7 @@ def close(*, tenant: Tenant, template: Template = "default", common: Common = DE
 def _store(control: Control) -> CacheStore:
     from service.wiring import cache_store
 
-    return cache_store(control.settings)
+    return cache_store(control.settings, patient=True)
 
 
 def _require_template(control: Control, template: str) -> None:

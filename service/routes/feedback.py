@@ -19,8 +19,8 @@ from tenancy.identity import Role
 
 EXAMPLES = [
     Example(
-        summary="A remembered answer that does not fit",
-        value={"answer_id": "0123456789abcdef0123456789abcdef", "verdict": "wrong_hit"},
+        summary="An answer that was wrong",
+        value={"answer_id": "0123456789abcdef0123456789abcdef", "verdict": "wrong_answer"},
     )
 ]
 

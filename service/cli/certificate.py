@@ -1,0 +1,97 @@
+"""`strongroom cache certificate`, `suspend`, `resume`: how many semantic hits are wrong at most, and stopping them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from service.cli.console import DEFAULT, Common, Tenant, audited, iso, opened, show_record, show_table
+
+if TYPE_CHECKING:
+    from audit.trail import Trail
+
+_COLUMNS = ["template", "ladder", "state", "why", "since", "hits", "n", "k", "upper", "lower", "alpha", "reports"]
+
+
+def certificate(
+    *,
+    tenant: Tenant,
+    template: Annotated[str | None, Parameter(help="Of this template alone.")] = None,
+    common: Common = DEFAULT,
+) -> None:
+    """The evidence about semantic hits, by template and ladder version: `k` of `n` uniformly drawn hits were wrong.
+
+    `upper` is the most, and `lower` the least, that the true share of wrong hits may be, each at 95 %, looked at at any
+    time. Hits and refusals are counted from the newest 200,000 answers in the audit log; more of it is in --json.
+    """
+    from generation.prompt import Templates
+    from service.certificates import report
+    from service.wiring import cache_policy
+
+    with opened(common) as control:
+        principal = control.authenticator.operator(tenant)
+
+        def read(_: Trail) -> list[dict[str, Any]]:
+            templates = Templates(control.settings.generation.templates)
+            policy = cache_policy(control.settings)
+            with control.tenants.open(principal).reading() as view:
+                rows = report(view, control.logs.of(principal), templates, policy, template=template)
+            for row in rows:
+                row |= {name: iso(row[name]) for name in ("since", "evidence_since")}
+                row |= {name: round(row[name], 5) for name in ("upper", "lower")}
+            return rows
+
+        rows = audited(control, principal, "cache.certificate", read)
+    show_table(common, rows, _COLUMNS)
+    if not common.as_json:
+        for row in rows:
+            if row["refused_by_reason"] or row["wrong_by_reason"]:
+                named = f"{row['template']} {row['ladder']}"
+                show_record(common, {f"{named} refused": row["refused_by_reason"]})
+                show_record(common, {f"{named} wrong": row["wrong_by_reason"]})
+
+
+def suspend(
+    *,
+    tenant: Tenant,
+    template: Annotated[str, Parameter(help="The template's name.")] = "default",
+    reason: Annotated[str, Parameter(help="Why; stands in the audit.")],
+    common: Common = DEFAULT,
+) -> None:
+    """Serve no semantic hit of a template, under any ladder version, until `resume`; not even where it was opened."""
+    from cache.certificate.evidence import suspend as suspended
+
+    with opened(common) as control:
+        principal = control.authenticator.operator(tenant)
+
+        def work(trail: Trail) -> None:
+            trail.note(detail={"template": template, "why": reason})
+            with control.tenants.open(principal).writing() as view:
+                suspended(view, template, time.time())
+
+        audited(control, principal, "cache.suspend", work)
+    show_record(common, {"template": template, "state": "suspended"})
+
+
+def resume(
+    *,
+    tenant: Tenant,
+    template: Annotated[str, Parameter(help="The template's name.")] = "default",
+    reason: Annotated[str, Parameter(help="Why; stands in the audit.")],
+    common: Common = DEFAULT,
+) -> None:
+    """End every suspension of a template and its namespaces. Evidence that was suspended begins anew."""
+    from cache.certificate.evidence import resume as resumed
+
+    with opened(common) as control:
+        principal = control.authenticator.operator(tenant)
+
+        def work(trail: Trail) -> int:
+            trail.note(detail={"template": template, "why": reason})
+            with control.tenants.open(principal).writing() as view:
+                return resumed(view, template, time.time())
+
+        ended = audited(control, principal, "cache.resume", work)
+    show_record(common, {"template": template, "ended": ended})

@@ -50,13 +50,15 @@ class Verifier(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Similarity:
-    """The plainest score: the cosine itself, which no data has calibrated."""
+    """The plainest score: the cosine itself, which no data has calibrated. It can weigh no near miss, so one is 0."""
 
-    revision: str = "similarity-0"
+    revision: str = "similarity-1"
     threshold: float = 0.5
 
     def probability(self, question: Text, cached: Text, similarity: float, near_misses: tuple[str, ...]) -> float:  # noqa: ARG002 - a port
-        return min(1.0, max(0.0, similarity)) if similarity == similarity else 0.0
+        if near_misses or not similarity > 0:
+            return 0.0
+        return min(1.0, similarity)
 
 
 @dataclass(frozen=True, slots=True)

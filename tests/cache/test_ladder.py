@@ -99,6 +99,14 @@ def test_the_verifier_decides_last_and_its_failure_is_a_miss(opened: Desk) -> No
     assert asked.seen == [], "what an earlier rung refuses does not reach the verifier"
 
 
+def test_the_plain_score_is_the_similarity_and_weighs_no_near_miss(opened: Desk) -> None:
+    text, plain = opened.ask(QUESTION).text, Ladder().score
+    assert [plain.probability(text, text, similarity, ()) for similarity in (0.7, 1.00001)] == [0.7, 1.0]
+    for similarity in (0.0, -0.5, float("nan")):
+        assert plain.probability(text, text, similarity, ()) == 0.0
+    assert plain.probability(text, text, 0.99, ("word replaced",)) == 0.0
+
+
 def test_a_guard_or_a_score_that_fails_refuses(
     opened: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -82,7 +82,7 @@ class LocalStore:
             return rows.by_exact(connection, namespace.value, exact)
 
     def nearest(self, tenant: TenantHandle, namespace: Namespace, vector: Vector) -> list[tuple[Entry, float]]:
-        """The policy's `nearest` entries of the namespace by cosine, best first.
+        """The policy's `nearest` entries of the namespace by cosine, best first; expired ones hide no other.
 
         `vector` (dim,) float32, L2-normalised. The similarity is computed from the row that was read, not from
         the index in memory, which therefore cannot lend its score to another entry.
@@ -90,7 +90,7 @@ class LocalStore:
         _own(tenant, namespace)
         index = self._indexes.get(tenant.tenant_id, namespace.value, len(vector))
         with self._reading(tenant) as connection:
-            found = rows.nearest(connection, index, namespace.value, vector, self.policy.nearest)
+            found = rows.nearest(connection, index, namespace.value, vector, self.policy.nearest, self.clock())
         scored = [(entry, similarity) for entry in found if (similarity := entry.similarity(vector)) is not None]
         return sorted(scored, key=lambda candidate: -candidate[1])
 

@@ -32,7 +32,8 @@ _BY_EXACT: Final = Prepared(
 )
 _BY_SEQS: Final = Prepared(
     select(tables.entries.c.seq, *_COLUMNS).where(
-        tables.entries.c.seq.in_(select(func.json_each(bindparam("seqs")).table_valued("value").c.value))
+        tables.entries.c.seq.in_(select(func.json_each(bindparam("seqs")).table_valued("value").c.value)),
+        tables.entries.c.expires > bindparam("now"),
     )
 )
 _VECTORS_ABOVE: Final = Prepared(
@@ -45,7 +46,11 @@ _CHECKSUM: Final = Prepared(select(tables.entries.c.checksum).where(tables.entri
 _NEWEST: Final = Prepared(
     select(column("seq", Integer)).select_from(table("sqlite_sequence")).where(column("name", Text) == "entries")
 )
-_LIVE: Final = Prepared(select(tables.entries.c.seq).where(tables.entries.c.namespace == bindparam("namespace")))
+_LIVE: Final = Prepared(
+    select(tables.entries.c.seq).where(
+        tables.entries.c.namespace == bindparam("namespace"), tables.entries.c.expires > bindparam("now")
+    )
+)
 
 
 def by_exact(connection: Connection, namespace: bytes, exact: bytes) -> Entry | None:
@@ -60,23 +65,26 @@ def holds(connection: Connection, entry: Entry) -> bool:
     return bool(found) and hmac.compare_digest(found[0][0], entry.checksum)
 
 
-def nearest(connection: Connection, index: VectorIndex, namespace: bytes, vector: Vector, k: int) -> list[Entry]:
-    """Entries of the `k` nearest rows of a namespace, best first.
+def nearest(
+    connection: Connection, index: VectorIndex, namespace: bytes, vector: Vector, k: int, now: float
+) -> list[Entry]:
+    """Entries of the `k` nearest rows of a namespace that have not expired at `now`, best first.
 
-    Rows that the index knows and the file lacks leave the index, unless they are newer than the state that this
-    transaction sees.
+    Rows that the index knows and the file lacks, or holds as expired, leave the index, unless they are newer than the
+    state that this transaction sees.
     """
     newer: set[int] = set()
     for turn in range(_TURNS):
         with index.lock:
             if turn == _TURNS - 1:
-                index.retain(seq for (seq,) in _LIVE.rows(connection, {"namespace": namespace}))
+                live = _LIVE.rows(connection, {"namespace": namespace, "now": now})
+                index.retain((seq for (seq,) in live), _newest(connection))
             _catch_up(connection, index, namespace)
             wanted = index.search(vector, k + len(newer))
         seqs = [seq for seq in wanted if seq not in newer][:k]
-        rows = {row[0]: row for row in _BY_SEQS.rows(connection, {"seqs": json.dumps(seqs)})} if seqs else {}
+        rows = {row[0]: row for row in _BY_SEQS.rows(connection, {"seqs": json.dumps(seqs), "now": now})}
         if missing := set(seqs) - rows.keys():
-            ((newest,),) = _NEWEST.rows(connection, {}) or ((0,),)
+            newest = _newest(connection)
             newer |= {seq for seq in missing if seq > newest}
             with index.lock:
                 index.forget(missing - newer)
@@ -84,6 +92,12 @@ def nearest(connection: Connection, index: VectorIndex, namespace: bytes, vector
         entries = [_entry(rows[seq][1:]) for seq in seqs]
         return [entry for entry in entries if entry is not None]
     return []
+
+
+def _newest(connection: Connection) -> int:
+    """The largest number given so far, whatever became of its entry."""
+    found = _NEWEST.rows(connection, {})
+    return int(found[0][0]) if found else 0
 
 
 def _catch_up(connection: Connection, index: VectorIndex, namespace: bytes) -> None:

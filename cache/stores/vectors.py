@@ -69,14 +69,13 @@ class VectorIndex:
             self._rows[self._count] = vector
             self._count += 1
 
-    def retain(self, live: Iterable[int]) -> None:
-        """Drop every row whose number is not in `live`, all the numbers that one snapshot of the database has.
+    def retain(self, live: Iterable[int], newest: int) -> None:
+        """Drop every row whose number is not in `live`, the numbers that may serve in one snapshot of the database.
 
-        That snapshot may be older than the index, so reading goes on from its end.
+        That snapshot may be older than the index, so reading goes on from its end, the number `newest`.
         """
-        numbers = np.fromiter(live, dtype=np.int64)
-        self.high = int(numbers.max(initial=0))
-        self._keep(np.isin(self._seqs[: self._count], numbers))
+        self.high = newest
+        self._keep(np.isin(self._seqs[: self._count], np.fromiter(live, dtype=np.int64)))
 
     def forget(self, gone: Collection[int]) -> None:
         """Drop the rows of these numbers, which the database had and has no more."""

@@ -285,7 +285,7 @@ def test_an_older_snapshot_does_not_lose_a_newer_row(ana: Desk, handbook: int) -
     tenant = ana.company.handle
     assert len(ana.store.nearest(tenant, asked.namespace, unit(1.0))) == 2
     index = ana.store._indexes.get(tenant.tenant_id, asked.namespace.value, 8)
-    index.retain([1])
+    index.retain([1], 1)
     assert (len(index), index.high) == (1, 1)
     assert len(ana.store.nearest(tenant, asked.namespace, unit(1.0))) == 2
 
@@ -307,11 +307,21 @@ def test_a_row_whose_entry_went_away_leaves_the_index_and_the_next_neighbour_tak
     assert found() == ids[:5]
     index = ana.store._indexes.get(tenant.tenant_id, asked.namespace.value, 8)
     # Nothing is compared with all that the file has: that takes long where it has much.
-    monkeypatch.setattr(index, "retain", lambda live: pytest.fail("all rows were read"))
+    monkeypatch.setattr(index, "retain", lambda live, newest: pytest.fail("all rows were read"))
     ana.store.invalidate(tenant, Selector(entry=ids[0]))
     ana.store.invalidate(tenant, Selector(entry=ids[3]))
     assert found() == [ids[1], ids[2], ids[4], ids[5], ids[6]]
     assert len(index) == 10
+
+
+def test_expired_neighbours_hide_no_other(ana: Desk, handbook: int, clock: Clock) -> None:
+    fill(ana, 30, handbook)
+    clock.now += 50_000
+    (kept,) = fill(ana, 1, handbook, start=30)
+    asked, tenant = ana.ask("What is rule a0?"), ana.company.handle
+    assert len(ana.store.nearest(tenant, asked.namespace, unit(1.0))) == 5
+    clock.now += 50_000
+    assert [entry.id for entry, _ in ana.store.nearest(tenant, asked.namespace, unit(1.0))] == [kept]
 
 
 def test_a_reader_of_an_older_state_takes_no_newer_row_out_of_the_index(ana: Desk, handbook: int) -> None:
@@ -319,10 +329,10 @@ def test_a_reader_of_an_older_state_takes_no_newer_row_out_of_the_index(ana: Des
     asked, tenant = ana.ask("What is rule a0?"), ana.company.handle
     index = ana.store._indexes.get(tenant.tenant_id, asked.namespace.value, 8)
     with tables.database(tenant).reading() as older:
-        before = rows.nearest(older, index, asked.namespace.value, unit(1.0), 5)
+        before = rows.nearest(older, index, asked.namespace.value, unit(1.0), 5, ana.store.clock())
         fill(ana, 1, handbook, start=2)
         assert len(ana.store.nearest(tenant, asked.namespace, unit(1.0))) == 3
-        assert rows.nearest(older, index, asked.namespace.value, unit(1.0), 5) == before
+        assert rows.nearest(older, index, asked.namespace.value, unit(1.0), 5, ana.store.clock()) == before
     assert len(before) == 2
     assert len(index) == 3
     assert len(ana.store.nearest(tenant, asked.namespace, unit(1.0))) == 3
@@ -366,7 +376,7 @@ def test_close_forgets_the_tenant(ana: Desk, handbook: int) -> None:
 
 
 def test_indexes_are_bounded_and_apart_by_tenant() -> None:
-    indexes = VectorIndexes(budget=VectorIndex(8, lambda _: None).nbytes * 2)
+    indexes = VectorIndexes(budget=VectorIndex(8, lambda _: None).nbytes * 5 // 2)
     first = indexes.get("t_1", b"n", 8)
     second = indexes.get("t_2", b"n", 8)
     assert first is not second

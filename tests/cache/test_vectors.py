@@ -87,10 +87,10 @@ def test_rows_that_went_away_are_not_found_and_their_copies_neither(monkeypatch:
     rows = spread(np.random.default_rng(14), 200)
     index = filled(rows)
     assert index.search(rows[3], 1) == [4]
-    index.retain(seq for seq in range(1, 201) if seq != 4)
+    index.retain((seq for seq in range(1, 201) if seq != 4), 200)
     assert index.search(rows[3], 1) != [4]
     assert index.search(rows[4], 1) == [5]
-    index.retain([])
+    index.retain([], 200)
     assert index.search(rows[4], 1) == []
 
 
@@ -123,6 +123,6 @@ def test_what_an_index_takes_is_accounted_for(monkeypatch: pytest.MonkeyPatch) -
     index.append((seq + 1, row.tobytes()) for seq, row in enumerate(rows))
     index.search(rows[0], 1)
     assert sum(told) == index.nbytes >= rows.nbytes * 5 // 4
-    index.retain([1, 2])
+    index.retain([1, 2], 200)
     index.search(rows[0], 1)
     assert sum(told) == index.nbytes < rows.nbytes

@@ -35,6 +35,7 @@ _BESIDE: Final = regex.compile(
 _LEADING: Final = regex.compile(r"(?:\p{Latin}{0,3}[$€£¥₹₩₺₽₪฿₿]|(?<!\p{L})\p{Latin}{2,8}\.?|\p{Han}{2,3})\s?$")
 _TO: Final = regex.compile(r"\s?[-–~至到]\s?|\s(?:to|or|and)\s")
 _OLD: Final = regex.compile(r"[\s-]olds?\b|\sof\sage\b")
+_AT_AGE: Final = regex.compile(r"\baged?(?: of)?\s$")
 _YEARS: Final = frozenset({"year", "years", "yr", "yrs"})
 _AGES: Final = frozenset({"岁", "歲", "周岁", "y/o", "yo"})
 _POWERS: Final = {2: "area", 3: "cubic"}
@@ -145,6 +146,8 @@ def _named(rest: str, start: int, end: int, stop: int, number: Decimal | str, wo
         return _Found(start, stop, number, "number", "", 1.0)
     if word in _YEARS and (old := _OLD.match(rest, stop)):
         return _Found(start, old.end(), number, "number", "", 1.0)
+    if word in _YEARS and _AT_AGE.search(rest, max(0, start - 8), start):
+        return _Found(start, stop, number, "number", "", 1.0)
     if word in UNITS:
         dimension, factor = UNITS[word]
         return _Found(start, stop, number, "quantity", dimension, factor)

@@ -8,7 +8,7 @@ import regex
 
 from cache.guards import lexicon
 from cache.guards.units import CURRENCIES, MONTHS, WEEKDAYS
-from cache.guards.words import Text
+from cache.guards.words import Text, stem
 
 _SENTENCE: Final = regex.compile(r"(?:^|[.?!:]\s+|\n)\W*(\w)")
 _CAPITALISED: Final = regex.compile(r"(?<![\w'])\p{Lu}[\p{L}\p{M}]*(?:['-][\p{L}\p{M}]+)*")
@@ -50,7 +50,16 @@ def differ(ours: set[str], theirs: set[str], question: Text, cached: Text) -> bo
 def _absent(names_: set[str], others: set[str], other: Text) -> bool:
     present = {lexicon.ALIASES.get(word, word) for word in other.words}
     present |= {one + two for one, two in zip(other.words, other.words[1:], strict=False)}
-    return any(name not in present and not _abbreviates(name, others) for name in names_)
+    roots = {_root(word) for word in present}
+    return any(name not in present and _root(name) not in roots and not _abbreviates(name, others) for name in names_)
+
+
+def _root(name: str) -> str:
+    """Of a name, its genitive or plural, and the word for its people: "India", "India's", "Indians"."""
+    root = stem(name)
+    if root.endswith("ian") and len(root) > 5:
+        return root[:-1]
+    return root
 
 
 def _abbreviates(name: str, others: set[str]) -> bool:

@@ -38,7 +38,7 @@ _SPAN: Final = regex.compile(
     r"(?P<one>second|minute|hour|day|week|fortnight|month|year|decade)\b(?!'s)(?! (?:and a|or))"
     r"|\bhalf an? (?P<half>hour|day|year|mile|litre|liter|kilo|pound|kilometre)\b|半(?P<zhalf>小时|小時|天|年|个月)"
 )
-_PLAIN: Final = regex.compile(rf"{BEFORE}{NUMBER}(?P<ordinal>st|nd|rd|th|s)?(?![\p{{Latin}}\d])")
+_PLAIN: Final = regex.compile(rf"{BEFORE}{NUMBER}(?:(?P<ordinal>st|nd|rd|th)|s)?(?![\p{{Latin}}\d])")
 _RANGE: Final = regex.compile(
     r"(?<![\p{Latin}\p{N}.,/-])(?P<low>\d{1,4})\s?[-–]\s?(?P<high>\d{1,4})(?![\p{Latin}\p{N}/-])"
 )
@@ -182,11 +182,20 @@ def _take(
         if found is None:
             return str(match.group())
         for single in (found,) if isinstance(found, str) else found:
-            slots["unit number" if kind == "number" and single == "1" else kind].add(single)
+            slots[_kind(kind, single, match)].add(single)
         # What stands in quotes is read by the other types as well: the other text may have it without quotes.
         return str(match.group()) if kind == "quoted" else MARK
 
     return str(pattern.sub(keep, rest))
+
+
+def _kind(kind: str, single: str, match: regex.Match[str]) -> str:
+    """ "One" is often an article, and "first" and "second" are often adverbs or units."""
+    if kind == "number":
+        return "unit number" if single == "1" else "ordinal" if match.groupdict().get("ordinal") else kind
+    if kind == "ordinal":
+        return "early ordinal" if single in ("1", "2") and not match["zh"] else kind
+    return kind
 
 
 def _span(match: regex.Match[str]) -> Value:
@@ -247,7 +256,7 @@ _READERS: Final[tuple[_Reader, ...]] = (
 _LATER_READERS: Final[tuple[_Reader, ...]] = (
     ("id", "digits", identifiers.ID, identifiers.identifier),
     ("number", "digits", _RANGE, _range),
-    ("early ordinal", "ordinal", _ORDINAL, _ordinal),
+    ("ordinal", "ordinal", _ORDINAL, _ordinal),
     ("number", "number", _PLAIN, _plain),
     ("times", "times", _TIMES, lambda match: str(TIMES[match.group()])),
     ("currency", "currency", _BARE_CURRENCY, lambda match: CURRENCIES[match.group()]),

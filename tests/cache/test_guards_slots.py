@@ -64,6 +64,9 @@ def found(text: str) -> dict[str, set[str]]:
         ("edit config.yaml", "file", "config.yaml"),
         ("host 192.168.0.1", "address", "192.168.0.1"),
         ("INV-2024-001", "id", "inv-2024-001"),
+        ("the 11th floor", "ordinal", "11"),
+        ("the eleventh floor", "ordinal", "11"),
+        ("at the age of four years", "number", "4"),
     ],
 )
 def test_normal_forms(text: str, kind: str, value: str) -> None:

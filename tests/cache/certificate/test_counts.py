@@ -99,6 +99,11 @@ def test_wrong_labels_that_come_closely_begin_the_evidence_anew() -> None:
     assert (certified.state, certified.why, certified.n, certified.restarts) == ("uncertified", "drift", 0, 1)
 
 
+def test_an_alarm_begins_the_evidence_anew() -> None:
+    alarmed = replace(right(2_000), bets=(6.0, 8.0, 9.0)).after("wrong", ALPHA)
+    assert (alarmed.state, alarmed.why, alarmed.n, alarmed.restarts, alarmed.bets) == ("uncertified", "drift", 0, 1, ())
+
+
 def test_evidence_that_began_anew_needs_more_labels_than_the_first() -> None:
     assert right(410, EMPTY.anew("drift")).state == "uncertified"
     assert right(800, EMPTY.anew("drift")).state == "certified"

@@ -235,6 +235,17 @@ def test_a_hit_extends_no_life_and_what_has_expired_goes(ana: Desk, handbook: in
     assert old != young
 
 
+def test_an_expired_neighbour_takes_nobody_s_place(ana: Desk, handbook: int, clock: Clock) -> None:
+    tenant, asked = ana.company.handle, ana.ask("Rule?")
+    for number in range(8):
+        assert put(ana, entry_of(ana, ana.ask(f"Rule {number}?"), handbook, expires=clock.now + 60)) is None
+    survivor = entry_of(ana, asked, handbook, vector=unit(1.0, 0.3).tobytes())
+    assert put(ana, survivor) is None
+    assert survivor not in [entry for entry, _ in ana.store.nearest(tenant, asked.namespace, unit(1.0))]
+    clock.now += 61
+    assert survivor in [entry for entry, _ in ana.store.nearest(tenant, asked.namespace, unit(1.0))]
+
+
 def test_each_selector_takes_its_own_entries_and_leaves_the_rest(
     acme: Company, ana: Desk, bo: Desk, handbook: int, clock: Clock
 ) -> None:

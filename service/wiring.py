@@ -13,6 +13,7 @@ import msgspec
 from cache.certificate.judge import JUDGE_REVISION
 from cache.ladder import Ladder
 from cache.policy import CachePolicy
+from cache.score import default_score
 from cache.stores.local import LocalStore
 from cache.stores.port import CacheStore
 from generation.endpoint import Endpoint
@@ -176,11 +177,11 @@ def cache_store(settings: Settings, *, patient: bool = False) -> CacheStore:
 def ladder(settings: VerifierSettings) -> Ladder:
     """What decides about semantic hits. A verifier that is named and cannot be used is an error, never left out."""
     if not settings.path:
-        return Ladder(judge=JUDGE_REVISION)
+        return Ladder(score=default_score(), judge=JUDGE_REVISION)
     from cache.verifier.pair import PairVerifier
 
     verifier = PairVerifier(Path(settings.path).expanduser(), timeout_s=settings.timeout_s)
-    return Ladder(verifier=verifier, judge=JUDGE_REVISION)
+    return Ladder(score=default_score(), verifier=verifier, judge=JUDGE_REVISION)
 
 
 def generator(settings: GenerationSettings) -> Generator:

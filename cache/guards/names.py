@@ -15,6 +15,7 @@ _CAPITALISED: Final = regex.compile(r"(?<![\w'])\p{Lu}[\p{L}\p{M}]*(?:['-][\p{L}
 _GOES_ON: Final = lexicon.EN_FUNCTION - {"of", "and", "or", "in", "for", "on", "at", "to", "with"}
 _ROMAN: Final = dict(zip("ivxlcdm", (1, 5, 10, 50, 100, 500, 1000), strict=True))
 _CANONICAL_ACRONYMS: Final = frozenset(lexicon.ALIASES.get(word, "") for word in lexicon.ACRONYMS) - {""}
+_NUMERAL_SIGN: Final = regex.compile(r"(?<=\w\s)[IVXL]+\b")
 _NUMERAL: Final = regex.compile(r"(?=[ivxl])x{0,3}l?x{0,3}(?:ix|iv|v?i{0,3})")
 _NO_NAME: Final = (
     lexicon.EN_FUNCTION | lexicon.EN_FILLERS | MONTHS.keys() | WEEKDAYS.keys() | CURRENCIES.keys() - {"block"}
@@ -80,7 +81,9 @@ def acronyms(text: Text) -> set[str]:
 
 def roman(text: Text) -> set[str]:
     """Roman numerals in capitals, as numbers: "World War II" is "World War 2". A single letter needs its noun."""
-    found = set()
+    found: set[str] = set()
+    if _NUMERAL_SIGN.search(text.source) is None:
+        return found
     for before, word, after in zip(text.cased, text.cased[1:], [*text.cased[2:], ""], strict=False):
         numeral = word.lower()
         if not word.isupper() or not _NUMERAL.fullmatch(numeral):

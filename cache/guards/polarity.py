@@ -25,8 +25,10 @@ _DEGREE_STEMS: Final = frozenset((stem(a), stem(b)) for a, b in _DEGREES)
 _NEGATORS: Final = frozenset(stem(word) for word in lexicon.EN_NEGATORS)
 
 _NONE: Final[frozenset[str]] = frozenset()
-_PREFIXES: Final = tuple(prefix + dash for prefix in sorted(lexicon.EN_NEGATIVE_PREFIXES) for dash in ("", "-"))
-_FIRST_OF_PREFIX: Final = frozenset(prefix[0] for prefix in _PREFIXES)
+# By their first letter.
+_PREFIXES: Final[dict[str, tuple[str, ...]]] = {}
+for _prefix in sorted(lexicon.EN_NEGATIVE_PREFIXES):
+    _PREFIXES[_prefix[0]] = (*_PREFIXES.get(_prefix[0], ()), f"{_prefix}-", _prefix)
 
 _OPPOSITES: Final[dict[str, set[str]]] = {}
 for _one, _other in lexicon.EN_ANTONYMS:
@@ -71,6 +73,9 @@ def _en_negators(text: Text) -> int:
     if isinstance(known, int):
         return known
     words = text.words
+    if lexicon.EN_NEGATORS.isdisjoint(words) and "on-" not in text.source:
+        text.memo["negators"] = 0
+        return 0
     count = sum(
         (word in lexicon.EN_NEGATORS and not _is_harmless(words, position))
         or (word.startswith("non-") and len(word) > 5)
@@ -148,9 +153,10 @@ def _roots(text: Text) -> dict[str, str]:
 
 
 def _bases(root: str) -> list[str]:
-    if root[:1] not in _FIRST_OF_PREFIX:
+    prefixes = _PREFIXES.get(root[:1])
+    if not prefixes or not root.startswith(prefixes):
         return []
-    return [base for prefix in _PREFIXES if root.startswith(prefix) and len(base := root[len(prefix) :]) > 2]
+    return [base for prefix in prefixes if root.startswith(prefix) and len(base := root[len(prefix) :]) > 2]
 
 
 def opposites(word: str, text: Text, roots: Mapping[str, str]) -> Set[str]:
@@ -159,7 +165,8 @@ def opposites(word: str, text: Text, roots: Mapping[str, str]) -> Set[str]:
     `roots` gives the stem of each stem, and of each that stands behind a negative prefix.
     """
     root = text.stems[word]
-    found = {roots[against] for against in _OPPOSITES.get(root, _NONE) & roots.keys() if roots[against] == against}
+    known = _OPPOSITES.get(root, _NONE)
+    found = set() if known.isdisjoint(roots) else {against for against in known if roots.get(against) == against}
     if roots.get(root, root) != root:
         found.add(roots[root])
     found.update(base for base in _bases(root) if roots.get(base) == base)

@@ -17,7 +17,7 @@ import regex
 from cache.guards import dates, identifiers, lexicon, measures, names
 from cache.guards.measures import BEFORE, MARK, NUMBER
 from cache.guards.numbers import WORDS_OF_NUMBERS, ZH_NUMBER, alternatives, text, times, value
-from cache.guards.units import CENTS, CURRENCIES, MONTHS, ORDINALS, TIMES, UNITS, WEEKDAYS
+from cache.guards.units import CURRENCIES, MONTHS, ORDINALS, TIMES, UNITS, WEEKDAYS
 from cache.guards.words import Language, Text
 from cache.verdict import Verdict, passed, veto
 
@@ -151,7 +151,7 @@ def _present(question: Text) -> set[str]:
         present.add("quotes")
     if digits:
         present.add("digits")
-    if digits or any(not WORDS_OF_NUMBERS.isdisjoint(word.split("-")) for word in words):
+    if digits or not words.isdisjoint(WORDS_OF_NUMBERS) or ("-" in source and _has_compound(words)):
         present.add("number")
     if not words.isdisjoint(_SPANS):
         present.add("quantity")
@@ -167,11 +167,14 @@ def _present(question: Text) -> set[str]:
         present.add("ordinal")
     if not words.isdisjoint(TIMES):
         present.add("times")
-    if not _SYMBOLS.isdisjoint(source) or any(
-        (bare := word.strip("0123456789kmbn.,'")) in CURRENCIES or bare in CENTS or bare == "p" for word in words
-    ):
+    if not _SYMBOLS.isdisjoint(source) or not words.isdisjoint(CURRENCIES):
         present.add("currency")
     return present
+
+
+def _has_compound(words: Set[str]) -> bool:
+    """ "two-week", "twenty-five"."""
+    return any(not WORDS_OF_NUMBERS.isdisjoint(word.split("-")) for word in words if "-" in word)
 
 
 def _take(

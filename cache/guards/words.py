@@ -107,7 +107,10 @@ _ZH_NOTATIONS: Final = (
         "",
     ),
 )
-_LAST: Final = frozenset(ending[-1] for ending, _, _ in _ENDINGS)
+_BY_LAST: Final = {
+    last: tuple(entry for entry in _ENDINGS if entry[0][-1] == last)
+    for last in {ending[-1] for ending, _, _ in _ENDINGS}
+}
 
 
 def read(source: str) -> Text:
@@ -195,7 +198,7 @@ def stem(word: str) -> str:
 
 def _stem(word: str) -> str:
     word = lexicon.IRREGULAR.get(word, word)
-    for ending, replacement, shortest in _ENDINGS if word[-1:] in _LAST else ():
+    for ending, replacement, shortest in _BY_LAST.get(word[-1:], ()):
         if word.endswith(ending) and len(word) - len(ending) >= shortest and not word.endswith("ss"):
             word = word[: len(word) - len(ending)] + replacement
             break

@@ -97,6 +97,7 @@ class Database:
         self._mark = mark
         self._prepared = False
         self._prepare_lock = threading.Lock()
+        self._turn = threading.Lock()
 
     @property
     def version(self) -> int:
@@ -106,9 +107,20 @@ class Database:
         """One read transaction: all its statements see one state of the file, that of the first of them."""
         return self._transaction("BEGIN")
 
-    def writing(self) -> AbstractContextManager[Connection]:
-        """One write transaction: committed at the end of the block, rolled back on any exception."""
-        return self._transaction("BEGIN IMMEDIATE")
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """One write transaction: committed at the end of the block, rolled back on any exception.
+
+        Writers of one process take turns here: SQLite lets whoever asks at the right moment in, so that with dozens of
+        writers one may wait past its time. And who waits here holds no connection.
+        """
+        if not self._turn.acquire(timeout=BUSY_TIMEOUT_MS / 1000):
+            raise self._busy()
+        try:
+            with self._transaction("BEGIN IMMEDIATE") as connection:
+                yield connection
+        finally:
+            self._turn.release()
 
     def truncate_wal(self) -> None:
         """Move all of the write-ahead log into the file and empty it, so that erased text is gone from both."""
@@ -158,7 +170,7 @@ class Database:
             try:
                 raw.execute(begin)
             except driver.Error as error:
-                raise Unavailable("the database is busy or out of reach", item=self.path.name) from error
+                raise self._busy() from error
             try:
                 self._check_version(raw)
                 yield connection
@@ -187,6 +199,9 @@ class Database:
             if code in _OUT_OF_REACH:
                 raise self._out_of_reach() from error
             raise
+
+    def _busy(self) -> Unavailable:
+        return Unavailable("the database is busy or out of reach", item=self.path.name)
 
     def _out_of_reach(self) -> Unavailable:
         return Unavailable(

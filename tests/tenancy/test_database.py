@@ -10,6 +10,7 @@ from sqlalchemy import Column, Integer, MetaData, Table, Text, insert, select
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
+from tenancy import database as module
 from tenancy.database import ConnectionPools, Database, Retired
 from tenancy.errors import Corrupt, SchemaTooNew, Unavailable
 
@@ -43,6 +44,38 @@ def test_an_exception_rolls_everything_back(tmp_path: Path) -> None:
     with pytest.raises(IntegrityError), database.writing() as connection:
         connection.execute(insert(notes), [{"id": 7, "text": "lost"}, {"id": 7, "text": "twice"}])
     assert texts(database) == ["before"]
+
+
+def test_writers_of_one_process_take_turns_and_hold_no_connection_meanwhile(tmp_path: Path) -> None:
+    pools = ConnectionPools()
+    database = open_file(tmp_path / "a", pools=pools)
+    together = threading.Barrier(8)
+
+    def write(number: int) -> None:
+        together.wait()
+        for turn in range(5):
+            add(database, f"{number}-{turn}")
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(texts(database))) == 40
+    assert pools.open == 1
+
+
+def test_a_writer_does_not_wait_for_ever_and_a_failure_ends_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = open_file(tmp_path / "a")
+    monkeypatch.setattr(module, "BUSY_TIMEOUT_MS", 20)
+    with database.writing(), pytest.raises(Unavailable), database.writing():
+        pass
+    with pytest.raises(ZeroDivisionError), database.writing():
+        raise ZeroDivisionError
+    add(database, "after")
+    assert texts(database) == ["after"]
 
 
 def test_one_read_transaction_sees_one_state(tmp_path: Path) -> None:

@@ -78,10 +78,12 @@ def excluded(question: str, cached: str) -> bool:
     """Whether guards are there to keep the two questions apart, whatever let the pair pass: the guards of this program
     refuse it, or the digits in both differ.
     """
-    ours, theirs = read(question), read(cached)
-    return not compare(ours, theirs).passed or Counter(_DIGITS.findall(ours.source)) != Counter(
-        _DIGITS.findall(theirs.source)
-    )
+    return digits_differ(question, cached) or not compare(read(question), read(cached)).passed
+
+
+def digits_differ(question: str, cached: str) -> bool:
+    """A second look at numbers that needs no reading: whether the two hold different runs of digits."""
+    return Counter(_DIGITS.findall(question)) != Counter(_DIGITS.findall(cached))
 
 
 def _judged(fresh: Statement, stored: Statement) -> Judgement:

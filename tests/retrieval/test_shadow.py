@@ -35,7 +35,7 @@ from tests.support.people import NOW, Company
 NOTICE = "Notice periods. The notice period for employees is three months to the end of a quarter."
 ASKED = "What is the notice period for employees?"
 PARAPHRASE = "Which notice period is there for employees?"
-POLICY = TemplatePolicy(alpha=0.05, shadow=0.05, probation=0)
+POLICY = TemplatePolicy(alpha=0.05, shadow=0.05, probation=0, score=0.0)
 
 
 class Changing(ExtractiveGenerator):
@@ -187,7 +187,7 @@ def test_an_opened_template_serves_what_is_not_drawn(stage: Stage) -> None:
     assert stage.records()[0].hits == 1
 
 
-@pytest.mark.parametrize("stage", [TemplatePolicy(alpha=0.05, probation=2)], indirect=True)
+@pytest.mark.parametrize("stage", [TemplatePolicy(alpha=0.05, probation=2, score=0.0)], indirect=True)
 def test_the_first_hits_of_an_entry_are_compared_and_certify_nothing(stage: Stage) -> None:
     stage.begin()
     stage.open()
@@ -197,7 +197,7 @@ def test_the_first_hits_of_an_entry_are_compared_and_certify_nothing(stage: Stag
     assert stage.records() == []
 
 
-@pytest.mark.parametrize("stage", [TemplatePolicy(alpha=0.05, probation=2)], indirect=True)
+@pytest.mark.parametrize("stage", [TemplatePolicy(alpha=0.05, probation=2, score=0.0)], indirect=True)
 def test_a_wrong_entry_goes_on_probation_too(stage: Stage) -> None:
     stage.begin(b"six months")
     stage.ask(PARAPHRASE)
@@ -207,7 +207,7 @@ def test_a_wrong_entry_goes_on_probation_too(stage: Stage) -> None:
     assert stage.records() == []
 
 
-@pytest.mark.parametrize("stage", [TemplatePolicy(alpha=0.05, shadow=0.0, probation=0)], indirect=True)
+@pytest.mark.parametrize("stage", [TemplatePolicy(alpha=0.05, shadow=0.0, probation=0, score=0.0)], indirect=True)
 def test_without_draws_nothing_is_compared(stage: Stage) -> None:
     stage.begin()
     assert stage.again().cache.status == "miss"

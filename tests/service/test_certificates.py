@@ -28,7 +28,9 @@ def command(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     monkeypatch.setenv("STRONGROOM_DATA_DIR", str(folder / "data"))
     monkeypatch.setenv("STRONGROOM_MASTER_KEY_FILE", str(folder / "master.key"))
     monkeypatch.setenv("STRONGROOM_EMBEDDING__MODEL", "hashing:256")
-    monkeypatch.setenv("STRONGROOM_CACHE__TEMPLATES", "{default = {shadow = 1e-9, probation = 0, alpha = 0.05}}")
+    monkeypatch.setenv(
+        "STRONGROOM_CACHE__TEMPLATES", "{default = {shadow = 1e-9, probation = 0, alpha = 0.05, score = 0.0}}"
+    )
 
     def go(*words: str, code: int = 0) -> Any:
         assert run([*words, "--json"]) == code, capsys.readouterr().err

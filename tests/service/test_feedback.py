@@ -23,7 +23,7 @@ def open_house(tmp_path: Path) -> Iterator[House]:
     """Semantic hits of the default template are served, and none is drawn or on probation."""
     house = House(
         tmp_path,
-        STRONGROOM_CACHE__TEMPLATES="{default = {shadow = 0.0, probation = 0, alpha = 0.05}}",
+        STRONGROOM_CACHE__TEMPLATES="{default = {shadow = 0.0, probation = 0, alpha = 0.05, score = 0.0}}",
     )
     house.put("acme", "notice.md", NOTICE, allow=["tenant"])
     with tenant(house).writing() as view:

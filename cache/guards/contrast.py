@@ -188,5 +188,8 @@ def _beside_number(word: str, text: Text) -> bool:
 def _joined(word: str, other: Text) -> bool:
     """ "part-timers" and "part time", "paypal" and "pay pal"."""
     plain = word.replace("-", "")
-    neighbours = {first + second for first, second in zip(other.words, other.words[1:], strict=False)}
-    return plain in neighbours or any(plain == candidate.replace("-", "") for candidate in other.words)
+    joined = other.memo.get("joined")
+    if not isinstance(joined, frozenset):
+        pairs = (first + second for first, second in zip(other.words, other.words[1:], strict=False))
+        joined = other.memo["joined"] = frozenset((*pairs, *(candidate.replace("-", "") for candidate in other.words)))
+    return plain in joined

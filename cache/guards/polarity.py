@@ -133,12 +133,6 @@ def has_opposite(word: str, text: Text, other: Text) -> bool:
     return bool(opposites(word, text, _roots(other)))
 
 
-def opposite(word: str, text: Text, candidate: str, other: Text) -> bool:
-    """Whether `word` of `text` is an antonym of `candidate` of `other`."""
-    root = other.stems[candidate]
-    return bool(opposites(word, text, {root: root, **dict.fromkeys(_bases(root), root)}))
-
-
 def _roots(text: Text) -> dict[str, str]:
     """The stems of a text, and each without its negative prefix ("lock" for "unlock"), to the stem."""
     known = text.memo.get("roots")

@@ -42,9 +42,9 @@ def misspelt(word: str, other: str) -> bool:
     Only for words of five letters and more with the same first and last letter, so that "Mary" and "Mark" or
     "moral" and "amoral" stay apart, for no Roman numerals, and for no two words of the language.
     """
-    if min(len(word), len(other)) < 5 or abs(len(word) - len(other)) > 1 or word == other:
+    if word[:1] != other[:1] or word[-1:] != other[-1:] or word == other:
         return False
-    if word[0] != other[0] or word[-1] != other[-1]:
+    if min(len(word), len(other)) < 5 or abs(len(word) - len(other)) > 1:
         return False
     if _ROMAN.issuperset(word) and _ROMAN.issuperset(other):
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from service.wiring import cache_store
 from tenancy.deletion import verify
 from tenancy.errors import InvalidInput, Unavailable
 from tenancy.identity import Role
-from tests.service.house import House
+from tests.service.house import MASTER, House
 from tests.service.test_server import command
 from tests.service.test_two_servers import QUESTION, TEXT, Pair, pair_of
 from tests.support.redis_server import RedisServer
@@ -176,6 +177,32 @@ def test_a_new_key_of_the_tenant_leaves_nothing_unreadable_behind(house: House, 
     assert drop_unreadable(control, "acme")
     assert {key.rpartition(b":")[2] for key in keys(server, tenant_id)} == {b"state"}
     assert [asked(house), asked(house)] == ["miss", "hit"]
+
+
+def test_commands_show_repair_and_count_what_is_at_redis(house: House, server: RedisServer, folder: Path) -> None:
+    assert [asked(house), asked(house)] == ["miss", "hit"]
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("STRONGROOM_")},
+        **variables(server),
+        "STRONGROOM_DATA_DIR": str(folder / "data"),
+        "STRONGROOM_MASTER_KEY": base64.b64encode(MASTER.value).decode(),
+        "STRONGROOM_EMBEDDING__MODEL": "hashing:256",
+    }
+    shown = json.loads(command(environment, "cache", "stats", "--tenant", "acme", "--json").stdout)
+    assert (shown["entries"], shown["store"]["kind"], shown["store"]["available"]) == (1, "redis", True)
+    tenant_id = house.services.control.authenticator.operator("acme").tenant_id
+    with server.client() as client:
+        (entry,) = client.keys(f"sr:{{{tenant_id}}}:e:*")
+        client.delete(entry)
+    done = command(environment, "cache", "repair", "--tenant", "acme", "--json")
+    assert json.loads(done.stdout) == {"removed": 1}, done.stderr
+    shown = json.loads(command(environment, "cache", "stats", "--tenant", "acme", "--json").stdout)
+    assert (shown["entries"], shown["bytes"]) == (0, 0)
+    assert [asked(house), asked(house)] == ["miss", "hit"]
+    server.kill()
+    away = command(environment, "cache", "stats", "--tenant", "acme", "--json")
+    assert away.returncode != 0
+    assert "redis" in away.stderr
 
 
 def test_questions_are_answered_while_redis_is_away(house: House, server: RedisServer) -> None:

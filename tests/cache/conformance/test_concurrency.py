@@ -77,6 +77,7 @@ def test_32_threads_put_evict_invalidate_and_look_up(rig: Rig, acme: Company, gl
         thread.join()
     assert failures == []
     seen = sum((churn.seen for churn in churns), Counter())
+    assert seen["away"] == 0 or (rig.server is None and seen["away"] < THREADS)
     assert seen["found"] > 100
     assert seen["put"] > 200
     # Before any repair the totals agree already: every step is atomic.

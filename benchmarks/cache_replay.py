@@ -1,6 +1,6 @@
 """Replay of a realistic stream through the cache: hits, wrong ones among them, generations saved, over time.
 
-    python -m benchmarks.cache_replay --data ../shared/data/cache [--length 5000] [--topics 600] [--quick]
+    python -m benchmarks.cache_replay --data ../shared/data/cache [--length 5000] [--topics 3000] [--quick]
 
 The stream is that of `benchmarks.replay_stream`. Every question takes the product's own way through `cache.lookup` and
 `cache.store` with real embeddings (computed once, before) and the ladder as shipped; the generator is a stand-in whose
@@ -192,7 +192,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--length", type=int, default=5_000, help="questions")
-    parser.add_argument("--topics", type=int, default=600, help="of Quora's clusters; the bank's come on top")
+    parser.add_argument("--topics", type=int, default=3_000, help="of Quora's clusters; the bank's come on top")
     parser.add_argument("--alphas", default="0.01,0.05", help="targets of the runs under a certificate")
     parser.add_argument("--quick", action="store_true", help="600 questions about 60 clusters, one target")
     arguments = parser.parse_args()

@@ -11,13 +11,13 @@ from __future__ import annotations
 import gzip
 import json
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 LONGEST_CLUSTER = 40
+BANK_SHARE = 0.3
 
 # Ways to ask by what is asked, and the values that make it another question. One tuple is one family of topics.
 BANKING: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
@@ -136,21 +136,20 @@ class Stream:
 def load(folder: Path, *, length: int, topics: int, seed: int = 7) -> Stream:
     """`length` questions about `topics` topics of Quora and all of the bank's, popular ones most often.
 
-    Within a topic the ways to ask follow Zipf's law as well, so that some questions repeat word by word.
+    Within a topic the ways to ask are unequal as well, though less, so that some questions repeat word by word.
     """
     random = np.random.default_rng(seed)
     clusters, denied = _clusters(folder / "qqp_dev.jsonl.gz")
     chosen = [clusters[at] for at in random.permutation(len(clusters))[:topics]]
-    pool: list[tuple[str, Sequence[str]]] = [("qqp", cluster) for cluster in chosen]
-    pool += [("banking", [way.format(value) for way in ways]) for ways, values in BANKING for value in values]
-    order = random.permutation(len(pool))
-    drawn = random.choice(len(pool), size=length, p=_zipf(len(pool)))
+    bank = [[way.format(value) for way in ways] for ways, values in BANKING for value in values]
+    sources = (("qqp", 0, chosen), ("banking", len(chosen), [bank[at] for at in random.permutation(len(bank))]))
     askings = []
-    for rank in drawn:
-        topic = int(order[rank])
-        source, ways = pool[topic]
-        askings.append(Asking(ways[int(random.choice(len(ways), p=_zipf(len(ways))))], topic, source))
-    return Stream(askings, len(pool), denied)
+    for to_bank in random.random(length) < BANK_SHARE:
+        source, first, pool = sources[int(to_bank)]
+        at = int(random.choice(len(pool), p=_zipf(len(pool))))
+        ways = pool[at]
+        askings.append(Asking(ways[int(random.choice(len(ways), p=_zipf(len(ways), 0.5)))], first + at, source))
+    return Stream(askings, len(chosen) + len(bank), denied)
 
 
 def _clusters(path: Path) -> tuple[list[list[str]], frozenset[tuple[str, str]]]:
@@ -179,6 +178,6 @@ def _clusters(path: Path) -> tuple[list[list[str]], frozenset[tuple[str, str]]]:
     return kept, frozenset(denied)
 
 
-def _zipf(count: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    weights = 1.0 / np.arange(1, count + 1)
+def _zipf(count: int, exponent: float = 1.0) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    weights = np.arange(1, count + 1) ** -exponent
     return np.asarray(weights / weights.sum())

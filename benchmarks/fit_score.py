@@ -26,7 +26,7 @@ from scipy.stats import binom  # type: ignore[import-untyped]
 from sklearn.ensemble import HistGradientBoostingClassifier  # type: ignore[import-untyped]
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
 
-from benchmarks.score_data import FILES, Pair, Table, VectorCache, read_pairs, split, tabulate
+from benchmarks.score_data import FILES, Pair, Table, VectorCache, precision_at, read_pairs, split, tabulate
 from benchmarks.swaps import generate
 from cache.guards.thesaurus import thesaurus
 from cache.score.features import NAMES
@@ -207,16 +207,6 @@ def report(score: FittedScore, sets: Sets, part: str) -> dict[str, dict[str, Any
             "precision at recall 0.20": precision_at(values, same, 0.2),
         }
     return found
-
-
-def precision_at(values: Floats, same: npt.NDArray[np.bool_], recall: float) -> float | None:
-    """The share of same among the pairs of highest probability that hold `recall` of all same pairs."""
-    order = np.argsort(-values, kind="stable")
-    reached = np.flatnonzero(np.cumsum(same[order]) >= recall * same.sum())
-    if not len(reached) or not same.any() or values[order[reached[0]]] <= 0:
-        return None
-    count = int(reached[0]) + 1
-    return round(float(same[order[:count]].sum()) / count, 4)
 
 
 if __name__ == "__main__":

@@ -175,3 +175,13 @@ def tabulate(pairs: Sequence[Pair], vectors: dict[str, npt.NDArray[np.float32]])
         np.array(passed),
         reasons,
     )
+
+
+def precision_at(values: npt.NDArray[np.float64], same: npt.NDArray[np.bool_], recall: float) -> float | None:
+    """The share of same among the pairs of highest probability that hold `recall` of all same pairs."""
+    order = np.argsort(-values, kind="stable")
+    reached = np.flatnonzero(np.cumsum(same[order]) >= recall * same.sum())
+    if not len(reached) or not same.any() or values[order[reached[0]]] <= 0:
+        return None
+    count = int(reached[0]) + 1
+    return round(float(same[order[:count]].sum()) / count, 4)

@@ -1,0 +1,222 @@
+"""Which cached answers would be served to another question, and were they right: our ladder beside others.
+
+    python -m benchmarks.cache_quality --data DIR [--pairs FILE] [--verifier FOLDER] [--baselines-python PYTHON]
+
+DIR holds the sets of `benchmarks.guards`; FILE is JSON Lines of `a`, `b`, `same` (.gz too) and suffices alone. Pairs
+are embedded by the packaged model. Sets of more than --limit pairs are sampled with --seed; --whole takes all.
+
+`guards` serves what the text guards pass, whatever was nearly refused; `ours` is the product's default: guards and the
+score at its threshold; `verified` adds the learned verifier where its folder is given; `cacheable` is `ours` without
+the questions that the first rung keeps out of the semantic cache (actions, the moment, personal data). Every decision
+is the product's own code. Of the development sets the score was fitted on a part; `held out` are the rest.
+
+The last line is one JSON object: `ours` and `baselines` of FILE where one is given, else of the answer-equality set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.cache_baselines import cosines, others
+from benchmarks.renamed import renamed
+from benchmarks.score_data import FILES, Pair, VectorCache, precision_at, read_pairs, split
+from cache.decision import Asked, Mode, Reach
+from cache.guards import RULES_REVISION, compare, read
+from cache.key import CompositeIdentity, Namespace
+from cache.ladder import Ladder
+from cache.policy import TemplatePolicy
+from cache.rungs import cacheability
+from cache.rungs import score as score_rung
+from cache.score import default_score
+from indexing.embedders.port import EmbeddingSettings
+from indexing.embedders.sentence_transformer import SentenceTransformerEmbedder
+from tenancy.errors import StrongroomError
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What the ladder says of n pairs; `score` is 0 where a guard refused. `reasons` name the rung that refused."""
+
+    pairs: Sequence[Pair]
+    same: Flags
+    similarity: npt.NDArray[np.float64]
+    score: npt.NDArray[np.float64]
+    served: dict[str, Flags]
+    reasons: Sequence[str]
+    microseconds: float
+
+
+def decide(pairs: Sequence[Pair], vectors: dict[str, npt.NDArray[np.float32]], ladder: Ladder) -> Decided:
+    similarity, scores, reasons = [], [], []
+    served: dict[str, list[bool]] = {name: [] for name in ("guards", "ours", "cacheable", "verified")}
+    spent = 0.0
+    for pair in pairs:
+        cosine = float(vectors[pair.a] @ vectors[pair.b])
+        started = time.process_time()
+        asked, cached = question(pair.a), read(pair.b)
+        guarded = compare(asked.text, cached)
+        scored = score_rung.check(ladder, asked, cached, cosine, guarded.near) if guarded.passed else guarded
+        spent += time.process_time() - started
+        reach, _ = cacheability.judge(asked.text, follow_up=False, sampled=False, policy=asked.policy)
+        served["guards"].append(guarded.passed)
+        served["ours"].append(scored.passed)
+        served["cacheable"].append(scored.passed and reach is Reach.SHARED)
+        served["verified"].append(scored.passed and verified(ladder, asked, pair))
+        similarity.append(cosine)
+        scores.append((scored.value or 0.0) if guarded.passed else 0.0)
+        reasons.append("" if scored.passed else f"{scored.name}: {scored.reason}")
+    if ladder.verifier is None:
+        del served["verified"]
+    return Decided(
+        pairs, np.array([pair.same for pair in pairs]), np.array(similarity), np.array(scores),
+        {name: np.array(flags) for name, flags in served.items()}, reasons, 1e6 * spent / max(len(pairs), 1),
+    )  # fmt: skip
+
+
+def question(text: str) -> Asked:
+    """As the ladder sees it; who asks plays no part here."""
+    space, identity = cast(Namespace, None), cast(CompositeIdentity, None)
+    return Asked(space, b"", text, read(text), "default", Mode.DEFAULT, Reach.SHARED, "", identity, TemplatePolicy())
+
+
+def verified(ladder: Ladder, asked: Asked, pair: Pair) -> bool:
+    """Whether the verifier lets the pair pass; its failure is a miss."""
+    threshold = ladder.verifier_threshold(asked)
+    if ladder.verifier is None or threshold is None:
+        return False
+    try:
+        return ladder.verifier.probability(pair.a, pair.b) >= threshold
+    except StrongroomError:
+        return False
+
+
+def shares(served: Flags, same: Flags) -> dict[str, Any]:
+    kept, wrong, total, others_ = int((served & same).sum()), int((served & ~same).sum()), int(same.sum()), len(same)
+    return {
+        "served_of_same": round(kept / max(total, 1), 4),
+        "served_of_different": round(wrong / max(others_ - total, 1), 4),
+        "precision": round(kept / (kept + wrong), 4) if kept + wrong else None,
+        "counts": {"same": total, "same_served": kept, "different": others_ - total, "different_served": wrong},
+    }
+
+
+def line(name: str, found: dict[str, Any]) -> str:
+    counts = found["counts"]
+    return (
+        f"  {name:34} same served {counts['same_served']:6}/{counts['same']:<6} {found['served_of_same']:7.2%}   "
+        f"different served {counts['different_served']:5}/{counts['different']:<6} {found['served_of_different']:7.2%}"
+        f"   right among hits {'-' if found['precision'] is None else format(found['precision'], '.2%')}"
+    )
+
+
+def measure(name: str, decided: Decided, python: Path | None) -> dict[str, Any]:
+    """Print the table of one set, and return its figures."""
+    print(f"{name}: {len(decided.pairs)} pairs, guards and score {decided.microseconds:.0f} microseconds a pair")
+    figures: dict[str, Any] = {key: shares(flags, decided.same) for key, flags in decided.served.items()}
+    figures["ours"]["precision_at_recall_0.20"] = precision_at(decided.score, decided.same, 0.2)
+    baselines = {key: shares(flags, decided.same) for key, flags in cosines(decided.similarity).items()}
+    for key, found in others(python, decided.similarity).items():
+        baselines[key] = {"how": found["how"]} | (shares(found["served"], decided.same) if "served" in found else {})
+    for key, found in (figures | baselines).items():
+        print(line(key, found) if "counts" in found else f"  {key:34} {found['how']}")
+    print(f"  precision of the score at recall 0.20: {figures['ours']['precision_at_recall_0.20']}")
+    for same in (True, False):
+        found_reasons = Counter(
+            why for why, is_same in zip(decided.reasons, decided.same, strict=True) if is_same == same
+        )
+        print(f"  {'same' if same else 'different'}, by reason: {dict(found_reasons.most_common(12))}")
+    return figures | {"baselines": baselines}
+
+
+def by_group(decided: Decided, depth: int) -> dict[str, dict[str, Any]]:
+    """Print `ours` for each capability (depth 1) or template (depth 2)."""
+    keys = np.array([" / ".join(pair.group.split(" / ")[:depth]) for pair in decided.pairs])
+    found: dict[str, dict[str, Any]] = {}
+    for key in sorted(set(keys) - {""}):
+        mask = keys == key
+        found[key] = shares(decided.served["ours"][mask], decided.same[mask])
+        print(line(f"{key[:60]}", found[key]))
+    return found
+
+
+def held_out(name: str, decided: Decided) -> dict[str, Any]:
+    """`ours` on the pairs of no part that the score was fitted or calibrated on."""
+    parts = np.array(split(decided.pairs, by_group=name == "checklist", salt=name)) == "report"
+    found = shares(decided.served["ours"][parts], decided.same[parts])
+    found["precision_at_recall_0.20"] = precision_at(decided.score[parts], decided.same[parts], 0.2)
+    print(line("ours, held out from the fit", found))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--pairs", type=Path)
+    parser.add_argument("--sets", nargs="*", choices=tuple(FILES), default=list(FILES))
+    parser.add_argument("--limit", type=int, default=4_000, help="pairs of a set or file, sampled")
+    parser.add_argument("--whole", action="store_true", help="every pair of every set and file")
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--verifier", type=Path, help="folder of benchmarks.train_verifier")
+    parser.add_argument("--baselines-python", type=Path, help="interpreter that has gptcache and redisvl")
+    parser.add_argument("--vectors", type=Path, help="folder that keeps vectors for the next run")
+    arguments = parser.parse_args()
+    if arguments.data is None and arguments.pairs is None:
+        parser.error("give --data, --pairs or both")
+    try:
+        run(arguments)
+    except StrongroomError as error:
+        raise SystemExit(str(error)) from None
+
+
+def run(arguments: argparse.Namespace) -> None:
+    limit = 0 if arguments.whole else arguments.limit
+    files = {name: arguments.data / FILES[name] for name in arguments.sets} if arguments.data else {}
+    if arguments.pairs is not None:
+        files["pairs"] = arguments.pairs
+    pairs = {name: read_pairs(path, limit, arguments.seed) for name, path in files.items()}
+    ladder = Ladder(score=default_score())
+    if arguments.verifier is not None:
+        from cache.verifier.pair import PairVerifier
+
+        ladder = replace(ladder, verifier=PairVerifier(arguments.verifier, timeout_s=10.0))
+    vectors = VectorCache(SentenceTransformerEmbedder(EmbeddingSettings(device="cpu")), arguments.vectors)
+    result: dict[str, Any] = {"rules": RULES_REVISION, "score": ladder.score.revision}
+    result["threshold"] = ladder.score.threshold
+    result["verifier"] = ladder.verifier.revision if ladder.verifier else None
+    result["sampled"] = {"limit": limit, "seed": arguments.seed} if limit else None
+    print(f"rules {RULES_REVISION}, score {ladder.score.revision} at {ladder.score.threshold}")
+    print(f"sampled: {result['sampled']}")
+    sets: dict[str, Any] = {}
+    for name, rows in pairs.items():
+        found = vectors.of(text for pair in rows for text in (pair.a, pair.b))
+        decided = decide(rows, found, ladder)
+        sets[name] = measure(name, decided, arguments.baselines_python)
+        if name != "pairs":
+            sets[name]["held_out"] = held_out(name, decided)
+        if name in ("checklist", "pairs", "answer_equality"):
+            sets[name]["groups"] = by_group(decided, 1)
+        if name == "checklist":
+            print("checklist, by template, names and adjectives replaced by others (held out: not in the fit)")
+            others_ = renamed(rows, arguments.seed)
+            again = decide(others_, vectors.of(text for pair in others_ for text in (pair.a, pair.b)), ladder)
+            sets["checklist renamed"] = {"groups": by_group(again, 2), "held_out": held_out(name, again)}
+    main_set = sets["pairs" if "pairs" in sets else next(iter(sets))]
+    variants = {name: main_set[name] for name in ("guards", "cacheable", "verified") if name in main_set}
+    result |= {"ours": main_set["ours"], **variants, "baselines": main_set["baselines"], "sets": sets}
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

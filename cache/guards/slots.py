@@ -52,6 +52,9 @@ _ZH_NO_NUMBER: Final = regex.compile(alternatives(lexicon.ZH_NO_NUMBER))
 _WORD_OR_SIGN: Final = regex.compile(r"\w+|[^\w\s.,;:!?\"\u201c\u201d]")
 _DIGIT: Final = regex.compile(r"\d")
 _QUOTES: Final = frozenset('"\u201c\u300c\u300e\u300a`')
+_CLOCK: Final = frozenset(
+    ["morning", "afternoon", "evening", "tonight", "night", "am", "pm", "a", "p", "o", "clock", "o'clock", "点", "點"]
+)
 _HOURS: Final = frozenset({"noon", "midday", "midnight", "past", "quarter"})
 _DAYS: Final = WEEKDAYS.keys() | frozenset("周週期拜")
 _RELATIVE: Final = frozenset(
@@ -157,7 +160,7 @@ def _present(question: Text) -> set[str]:
         present.add("quantity")
     if digits or not words.isdisjoint(_MONTH_SIGN):
         present |= {"date", "month"}
-    if digits or not words.isdisjoint(_HOURS) or "number" in present:
+    if digits or not words.isdisjoint(_HOURS) or ("number" in present and not words.isdisjoint(_CLOCK)):
         present.add("time")
     if not words.isdisjoint(_DAYS):
         present.add("day")

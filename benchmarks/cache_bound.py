@@ -7,8 +7,8 @@ A run is a stream of hits that every rung of the ladder let pass, each wrong wit
 under an operator's opening, with feedback that seldom tells of wrong answers. The target alpha is 1 %.
 
 * ours: `cache.certificate` as the service runs it (`Counts`, `shadow.probability`, `drift`). While nothing is served
-  every hit is compared; while hits are served, 5 %. Labels before the first change of state are looked up in tables
-  made with `bound.below` and `bound.above`; `tests/cache/certificate/test_simulation.py` holds both ways equal.
+  every hit is compared; while hits are served, `--shadow`. Labels before the first change of state are looked up in
+  tables made with `bound.below` and `bound.above`; `tests/cache/certificate/test_simulation.py` holds both ways equal.
 * pooled: the same limits over shadow labels and feedback together, which is what the design forbids.
 * fixed: a threshold that is set once: serve for good if at most 1 % of 300 calibration labels are wrong.
 * vcache: the rule of "vCache: Verified Semantic Prompt Caching" (Schroeder et al., arXiv 2502.03771, section 4),
@@ -32,7 +32,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
@@ -49,7 +49,7 @@ from cache.standing import Standing
 Floats = npt.NDArray[np.float64]
 
 ALPHA = 0.01
-POLICY = TemplatePolicy(alpha=ALPHA, shadow=0.05)
+SHADOW = TemplatePolicy().shadow
 OPENING = Opening("default", 0.8, "operator", 0.0, "simulation")
 CALIBRATION = 300
 
@@ -132,7 +132,13 @@ def standing(counts: Counts, opened: bool) -> Standing:
 
 
 def ours(
-    scenario: Scenario, shares: Floats, seed: int, tables: Callable[[float], Tables] | None, pooled: bool = False
+    scenario: Scenario,
+    shares: Floats,
+    seed: int,
+    tables: TablesOf | None,
+    *,
+    pooled: bool = False,
+    drawn_share: float = SHADOW,
 ) -> Run:
     """One run of the product's rules; with `tables` the labels before the first change of state are looked up.
 
@@ -143,10 +149,11 @@ def ours(
     draws = rng.random(len(shares))
     told = rng.random(len(shares)) < np.where(wrong, scenario.complaint, scenario.praise)
     run, counts, at = Run(), EMPTY, 0
+    policy = TemplatePolicy(alpha=ALPHA, shadow=drawn_share)
     book = _Book(run, shares, len(shares) // 2 if scenario.shape == "jump" else None)
     state = standing(counts, scenario.opened)
-    chance = shadow.probability(state, POLICY)
-    events = np.append(np.flatnonzero((draws < POLICY.shadow) | told), len(shares))
+    chance = shadow.probability(state, policy)
+    events = np.append(np.flatnonzero((draws < policy.shadow) | told), len(shares))
     reports = 0
     while at < len(shares) and (state.serves or counts.state != "suspended"):
         if tables is not None and chance == 1.0 and counts.n == 0:
@@ -169,7 +176,7 @@ def ours(
             if bound.above(max(run.served, reports), reports, ALPHA, level=counts.level):
                 counts = counts.suspended("feedback")
         state = standing(counts, scenario.opened)
-        chance = shadow.probability(state, POLICY)
+        chance = shadow.probability(state, policy)
         book.turn(state, counts, position)
     return run
 
@@ -393,19 +400,23 @@ def summary(runs: list[Run], hits: int, jump: bool) -> dict[str, Any]:
 Rule = Callable[[Scenario, Floats, int], Run]
 
 
-def simulate(runs: int, hits: int, seed: int, vcache_runs: int, vcache_hits: int) -> dict[str, Any]:
+def simulate(
+    runs: int, hits: int, seed: int, vcache_runs: int, vcache_hits: int, drawn_share: float, names: Sequence[str]
+) -> dict[str, Any]:
     tables = cache(partial(Tables, hits))
     results: dict[str, Any] = {}
     for number, scenario in enumerate(SCENARIOS):
+        if names and scenario.name not in names:
+            continue
         begun = time.perf_counter()
         shares = scenario.shares(hits)
         jump, first = scenario.shape == "jump", seed * 1_000_003 + number * 10_007
         rules: dict[str, Callable[[Scenario, Floats, int], Run]] = {
-            "ours": partial(ours, tables=tables),
+            "ours": partial(ours, tables=tables, drawn_share=drawn_share),
             "fixed": fixed,
         }
         if scenario.praise:
-            rules["pooled"] = partial(ours, tables=tables, pooled=True)
+            rules["pooled"] = partial(ours, tables=tables, drawn_share=drawn_share, pooled=True)
         found = {
             name: summary([rule(scenario, shares, first + run) for run in range(runs)], hits, jump)
             for name, rule in rules.items()
@@ -425,8 +436,18 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--vcache-runs", type=int, default=200)
     parser.add_argument("--vcache-hits", type=int, default=6_000)
+    parser.add_argument("--shadow", type=float, default=SHADOW, help="share of served hits that is compared")
+    parser.add_argument("--scenario", action="append", default=[], help="one of them alone; may be repeated")
     options = parser.parse_args()
-    results = simulate(options.runs, options.hits, options.seed, options.vcache_runs, options.vcache_hits)
+    results = simulate(
+        options.runs,
+        options.hits,
+        options.seed,
+        options.vcache_runs,
+        options.vcache_hits,
+        options.shadow,
+        options.scenario,
+    )
     worst = max(found["ours"]["violations"] for found in results.values())
     print(
         json.dumps(
@@ -434,7 +455,7 @@ def main() -> None:
                 "benchmark": "cache_bound",
                 "alpha": ALPHA,
                 "confidence": 1 - bound.LEVEL,
-                "shadow": POLICY.shadow,
+                "shadow": options.shadow,
                 "runs": options.runs,
                 "hits": options.hits,
                 "seed": options.seed,

@@ -265,6 +265,6 @@ def test_a_comparison_that_cannot_be_recorded_takes_nothing_from_the_answer(
 
 def test_a_question_that_is_no_hit_is_not_compared(stage: Stage) -> None:
     stage.begin()
-    stage.ask("How much does a senior technician earn?")
+    stage.ask("What is the notice period for 12 employees?")
     stage.ask(ASKED)
     assert stage.records() == []

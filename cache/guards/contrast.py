@@ -28,6 +28,8 @@ def _words(text: str) -> frozenset[str]:
 _PERSONS = _words("i me my myself you your yourself we us our ourselves someone somebody anyone")
 _BEFORE_VERBS = _words("i you we they he she to can could should will would do does did please not")
 _BEFORE_NOUNS = _words("a an the my your our his her their its this that some any no of for in on at by with")
+# Words that come and go without changing a frame; fillers do as well.
+_LIGHT = _words("a an the do does did can could would will is are was were am be so and please there it just also")
 # With one of these the question points at what stands before it.
 _POINTING = _words("this that these those such same he him his she her hers they them their theirs")
 _GROUP: dict[str, frozenset[int]] = {}
@@ -48,7 +50,7 @@ def check(question: Text, cached: Text, language: Language) -> Verdict:
         return passed(NAME, near=(RELATED,))
     if asked_generally(question, cached, ours, theirs, table):
         return passed(NAME)
-    share, middle, opposed = frame(question.words, cached.words)
+    share, middle, opposed = frame(_weighty(question), _weighty(cached))
     equal = 2 * share >= 1 and len(middle) <= 3 and len(opposed) <= 3
     if mine and other:
         if equal and _named(mine, question, table) and _named(other, cached, table):
@@ -81,6 +83,16 @@ def frame(ours: tuple[str, ...], theirs: tuple[str, ...]) -> tuple[float, tuple[
     return share, ours[start : len(ours) - end], theirs[start : len(theirs) - end]
 
 
+def _weighty(text: Text) -> tuple[str, ...]:
+    """The words in order without those that come and go: "the parental leave", "parental leave please"."""
+    kept = set(text.content)
+    return tuple(
+        word
+        for word in text.words
+        if word in kept or (word in lexicon.EN_FUNCTION and word not in _LIGHT and word not in lexicon.EN_FILLERS)
+    )
+
+
 def _named(words: list[str], text: Text, table: Thesaurus) -> bool:
     """Whether some word names or describes a thing; verbs are reworded far more freely."""
     return any(word.capitalize() in text.cased[1:] or not _done(word, text, table) for word in words)
@@ -99,9 +111,12 @@ def _for_a_pronoun(words: list[str], opposed: tuple[str, ...], table: Thesaurus)
 
 
 def _qualifies(words: list[str], text: Text, other: Text) -> bool:
-    """Whether one of `words` stands right before a word that the other text has without it."""
-    shared = set(other.content)
-    return any(word in words and after in shared for word, after in zip(text.words, text.words[1:], strict=False))
+    """Whether one of `words` stands right before a word that the other text has without it, and is no verb there."""
+    shared, table = set(other.content), thesaurus()
+    return any(
+        word in words and after in shared and (table.word(word).parts[:1] != "v" or word.endswith(("ing", "ed")))
+        for word, after in zip(text.words, text.words[1:], strict=False)
+    )
 
 
 def asked_generally(question: Text, cached: Text, ours: list[str], theirs: list[str], table: Thesaurus) -> bool:

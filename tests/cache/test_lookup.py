@@ -89,7 +89,7 @@ def test_threshold_guards_and_window_each_refuse_alone(ana: Desk, handbook: int)
 
 
 def test_a_vetoed_first_candidate_does_not_hide_a_good_second(ana: Desk, handbook: int) -> None:
-    remember(ana, OTHER, handbook, text="Six.", vector=unit(1.0))
+    remember(ana, "How long is the parental leave for 3 new parents?", handbook, text="Six.", vector=unit(1.0))
     good = remember(ana, QUESTION, handbook, vector=unit(1.0, 0.2))
     ana.open(0.9)
     found = hit(ana.semantic(SAME, unit(1.0)))

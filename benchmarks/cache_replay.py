@@ -7,8 +7,9 @@ The stream is that of `benchmarks.replay_stream`. Every question takes the produ
 answer names the topic, so that a wrong hit is seen exactly. Variants:
 
     opened        the template is opened by an operator: what passes the rungs is served
-    certified A   nothing is opened; would-be hits are answered afresh and compared until the certificate for the
-                  target A stands (an ideal judge: it knows the topic), then served, some still compared
+    certified A/P nothing is opened; would-be hits are answered afresh and compared until the certificate for the
+                  target A stands (an ideal judge: it knows the topic), then served, some still compared; the first P
+                  of an entry are on probation and never count for the certificate (2 is what is shipped)
     cosine T      plain cosine at threshold T over the same stream, no rung: what is done elsewhere
 
 "saved" are answers that were not generated. The last line is one JSON object; a plot goes to benchmarks/out/.
@@ -194,10 +195,11 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=5_000, help="questions")
     parser.add_argument("--topics", type=int, default=3_000, help="of Quora's clusters; the bank's come on top")
     parser.add_argument("--alphas", default="0.01,0.05", help="targets of the runs under a certificate")
+    parser.add_argument("--probations", default="2,0", help="hits of a new entry that are always compared")
     parser.add_argument("--quick", action="store_true", help="600 questions about 60 clusters, one target")
     arguments = parser.parse_args()
     if arguments.quick:
-        arguments.length, arguments.topics, arguments.alphas = 600, 60, "0.05"
+        arguments.length, arguments.topics, arguments.alphas, arguments.probations = 600, 60, "0.05", "0"
     folder = arguments.data if (arguments.data / "qqp_dev.jsonl.gz").exists() else arguments.data / "cache"
     stream = load(folder, length=arguments.length, topics=arguments.topics)
     embedder = load_embedder(EmbeddingSettings())
@@ -205,9 +207,13 @@ def main() -> None:
     vectors = dict(zip(texts, embedder.encode(texts), strict=True))
     banking = sum(asking.source == "banking" for asking in stream.askings)
     print(f"{len(stream.askings)} questions ({banking} to the bank), {len(texts)} different, {stream.topics} topics")
-    tallies = {"opened": replayed(stream, embedder, vectors, None)}
+    # Opened, nothing is drawn: what is compared is no hit, and the run is about hits.
+    tallies = {"opened": replayed(stream, embedder, vectors, "opened", TemplatePolicy(shadow=0.0, probation=0))}
     for alpha in map(float, arguments.alphas.split(",")):
-        tallies[f"certified {alpha:g}"] = replayed(stream, embedder, vectors, alpha)
+        for probation in map(int, arguments.probations.split(",")):
+            name = f"certified {alpha:g}/{probation}"
+            policy = TemplatePolicy(alpha=alpha, probation=probation)
+            tallies[name] = replayed(stream, embedder, vectors, name, policy)
     for threshold in THRESHOLDS:
         tallies[f"cosine {threshold:.2f}"] = cosine(stream, vectors, threshold)
     for name, tally in tallies.items():
@@ -216,22 +222,23 @@ def main() -> None:
     print(json.dumps({"plot": plotted, **{name: tally.summary() for name, tally in tallies.items()}}))
 
 
-def replayed(stream: Stream, embedder: Embedder, vectors: dict[str, Vectors], alpha: float | None) -> Tally:
-    """One run in a fresh tenant: opened where `alpha` is None, else under a certificate for that target."""
-    # Opened, nothing is drawn: what is compared is no hit, and the run is about hits.
-    rules = TemplatePolicy(shadow=0.0, probation=0) if alpha is None else TemplatePolicy(alpha=alpha)
+def replayed(
+    stream: Stream, embedder: Embedder, vectors: dict[str, Vectors], name: str, policy: TemplatePolicy
+) -> Tally:
+    """One run in a fresh tenant: `opened`, or under a certificate."""
+    opened = name == "opened"
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        company = Company.found(Path(folder), threshold=0.5 if alpha is None else None)
+        company = Company.found(Path(folder), threshold=0.5 if opened else None)
         random = np.random.default_rng(8).random
-        chosen = shipped_ladder(random=random, judge=None if alpha is None else JUDGE_REVISION)
-        store = LocalStore(CachePolicy(template=rules))
+        chosen = shipped_ladder(random=random, judge=None if opened else JUDGE_REVISION)
+        store = LocalStore(CachePolicy(template=policy))
         tally = Way(company, store, embedder, vectors, chosen, stream).run()
         with company.tenant.reading() as view:
-            for row in evidence.evidence(view) if alpha is not None else ():
-                print(f"certificate {alpha:g}: {row.state}, {row.k} wrong of {row.n} labels, at most {row.upper:.4f}")
+            for row in evidence.evidence(view):
+                print(f"{name}: {row.state}, {row.k} wrong of {row.n} uniform labels, at most {row.upper:.4f} wrong")
         company.tenants.close()
-    print(f"replayed in {time.perf_counter() - started:.0f} s")
+    print(f"{name}: replayed in {time.perf_counter() - started:.0f} s")
     return tally
 
 

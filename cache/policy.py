@@ -24,7 +24,7 @@ class TemplatePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     """
 
     alpha: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.01
-    shadow: Share = 0.05
+    shadow: Share = 0.1
     probation: Annotated[int, msgspec.Meta(ge=0)] = 2
     score: Share | None = None
     verified: Share | None = None

@@ -107,7 +107,7 @@ def test_a_template_of_the_cache_has_a_policy_of_its_own_and_the_rest_of_the_val
         "STRONGROOM_CACHE__TEMPLATES": '{brief = {alpha = 0.05, modes = ["default"]}, default = {shadow = 0.2}}',
     }
     found = load_settings(environment=environment).cache.templates
-    assert (found["brief"].alpha, found["brief"].modes, found["brief"].shadow) == (0.05, ("default",), 0.05)
+    assert (found["brief"].alpha, found["brief"].modes, found["brief"].shadow) == (0.05, ("default",), 0.1)
     assert (found["default"].shadow, found["default"].probation) == (0.2, 2)
     assert load_settings(environment={}).cache.templates == {"default": TemplatePolicy()}
 

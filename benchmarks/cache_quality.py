@@ -140,9 +140,9 @@ def measure(name: str, decided: Decided, python: Path | None) -> dict[str, Any]:
     return figures | {"baselines": baselines}
 
 
-def by_group(decided: Decided, depth: int) -> dict[str, dict[str, Any]]:
-    """Print `ours` for each capability (depth 1) or template (depth 2)."""
-    keys = np.array([" / ".join(pair.group.split(" / ")[:depth]) for pair in decided.pairs])
+def by_group(decided: Decided, *, templates: bool) -> dict[str, dict[str, Any]]:
+    """Print `ours` for each capability, or for each of its templates."""
+    keys = np.array([pair.group if templates else pair.group.split(" / ")[0] for pair in decided.pairs])
     found: dict[str, dict[str, Any]] = {}
     for key in sorted(set(keys) - {""}):
         mask = keys == key
@@ -206,12 +206,12 @@ def run(arguments: argparse.Namespace) -> None:
         if name != "pairs":
             sets[name]["held_out"] = held_out(name, decided)
         if name in ("checklist", "pairs", "answer_equality"):
-            sets[name]["groups"] = by_group(decided, 1)
+            sets[name]["groups"] = by_group(decided, templates=False)
         if name == "checklist":
             print("checklist, by template, names and adjectives replaced by others (held out: not in the fit)")
             others_ = renamed(rows, arguments.seed)
             again = decide(others_, vectors.of(text for pair in others_ for text in (pair.a, pair.b)), ladder)
-            sets["checklist renamed"] = {"groups": by_group(again, 2), "held_out": held_out(name, again)}
+            sets["checklist renamed"] = {"groups": by_group(again, templates=True), "held_out": held_out(name, again)}
     main_set = sets["pairs" if "pairs" in sets else next(iter(sets))]
     variants = {name: main_set[name] for name in ("guards", "cacheable", "verified") if name in main_set}
     result |= {"ours": main_set["ours"], **variants, "baselines": main_set["baselines"], "sets": sets}

@@ -53,6 +53,20 @@ def test_questions_about_the_same_things_are_not(one: str, two: str, similarity:
     assert probability(one, two, similarity) < SCORE.threshold
 
 
+def test_a_replaced_word_is_refused_whatever_small_words_stand_around_it() -> None:
+    asked = read("How long is parental leave for new parents please?")
+    assert compare(asked, read("How long is the parental leave for new parents?")).passed
+    verdict = compare(asked, read("How long is the parental leave for adoptive parents?"))
+    assert (verdict.name, verdict.passed) == ("contrast", False)
+
+
+def test_what_stands_before_a_general_question_may_differ() -> None:
+    asked = read("My pet snail eats carrots. Is it normal for animals to eat carrots?")
+    assert compare(asked, read("My pet horse eats carrots. Is it normal for animals to eat carrots?")).passed
+    injured = "I hurt my {} last time I played golf. Is it normal to hurt this part of the body?"
+    assert not compare(read(injured.format("ankle")), read(injured.format("wrist"))).passed
+
+
 def test_it_never_falls_as_the_similarity_rises() -> None:
     question, cached = read("How do I cancel a booking?"), read("What is the way to cancel my reservation?")
     found = [SCORE.probability(question, cached, step / 50, ()) for step in range(51)]

@@ -132,12 +132,12 @@ def measure(name: str, decided: Decided, python: Path | None) -> dict[str, Any]:
     for key, found in (figures | baselines).items():
         print(line(key, found) if "counts" in found else f"  {key:34} {found['how']}")
     print(f"  precision of the score at recall 0.20: {figures['ours']['precision_at_recall_0.20']}")
-    for same in (True, False):
-        found_reasons = Counter(
-            why for why, is_same in zip(decided.reasons, decided.same, strict=True) if is_same == same
-        )
-        print(f"  {'same' if same else 'different'}, by reason: {dict(found_reasons.most_common(12))}")
-    return figures | {"baselines": baselines}
+    reasons: dict[str, dict[str, int]] = {}
+    for label, wanted in (("same", True), ("different", False)):
+        refused = zip(decided.reasons, decided.same, strict=True)
+        reasons[label] = dict(Counter(reason for reason, same in refused if reason and same == wanted).most_common())
+        print(f"  {label} refused, by reason: {dict(list(reasons[label].items())[:12])}")
+    return figures | {"baselines": baselines, "refused_by_reason": reasons}
 
 
 def by_group(decided: Decided, *, templates: bool) -> dict[str, dict[str, Any]]:

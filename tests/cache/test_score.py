@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cache.guards import compare, read
+from cache.guards import Language, compare, contrast, read
 from cache.guards.thesaurus import Relation, thesaurus
 from cache.score import FittedScore, default_score
 from cache.score.features import NAMES, features
@@ -64,7 +64,8 @@ def test_what_stands_before_a_general_question_may_differ() -> None:
     asked = read("My pet snail eats carrots. Is it normal for animals to eat carrots?")
     assert compare(asked, read("My pet horse eats carrots. Is it normal for animals to eat carrots?")).passed
     injured = "I hurt my {} last time I played golf. Is it normal to hurt this part of the body?"
-    assert not compare(read(injured.format("ankle")), read(injured.format("wrist"))).passed
+    pair = read(injured.format("ankle")), read(injured.format("wrist"))
+    assert not contrast.check(*pair, Language.ENGLISH).passed
 
 
 def test_it_never_falls_as_the_similarity_rises() -> None:

@@ -193,12 +193,12 @@ def test_a_hit_that_is_drawn_is_not_served(opened: Desk) -> None:
         assert isinstance(missed, Miss)
         assert missed.would is not None
         confirm(opened, missed.would)
-    drawn = found(opened, judge="judge-1", random=lambda: 0.0499)
+    drawn = found(opened, judge="judge-1", random=lambda: 0.0999)
     assert isinstance(drawn, Miss)
     assert drawn.would is not None
     assert (drawn.reason, drawn.would.purpose) == (Reason.DRAWN, "uniform")
     assert drawn.steps[-1].reason == Reason.DRAWN
-    assert isinstance(found(opened, judge="judge-1", random=lambda: 0.05), Hit)
+    assert isinstance(found(opened, judge="judge-1", random=lambda: 0.1), Hit)
     assert isinstance(found(opened, random=lambda: 0.0), Hit), "without a judge there is nothing to compare with"
 
 

@@ -55,6 +55,8 @@ FALLING = (
 # QQP's own labels err in some 3 of 100 pairs that are all but identical, so that its share cannot be that of the rest.
 AMONG_HITS, OF_DIFFERENT = {"qqp": 0.2}, {"answer_equality": 0.01, "checklist": 0.01}
 DOUBT = 0.1
+# The rules and the numbers were chosen by people who saw these pairs, so that the test is too kind to them.
+MARGIN = 0.04
 
 Floats = npt.NDArray[np.float64]
 
@@ -89,7 +91,8 @@ def main() -> None:
     model = fit(sets)
     mark = embedder.fingerprint
     data = coefficients(model, sets, f"{mark.name}@{mark.revision}")
-    serve, tested = choose(FittedScore(msgspec.json.encode(data)), sets)
+    lowest, tested = choose(FittedScore(msgspec.json.encode(data)), sets)
+    serve = min(0.99, round(lowest + MARGIN, 2))
     data = msgspec.structs.replace(data, serve=serve)
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_bytes(msgspec.json.encode(data) + b"\n")

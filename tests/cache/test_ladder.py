@@ -207,14 +207,13 @@ def test_without_certificate_or_opening_a_hit_is_only_named(opened: Desk) -> Non
         close_template(view, "default")
     missed = found(opened)
     assert (missed.reason, missed.would) == (Reason.UNCERTIFIED, None)  # type: ignore[union-attr]
-    for _ in range(2):
-        named = found(opened, judge="judge-1")
-        assert isinstance(named, Miss)
-        assert named.would is not None
-        assert (named.reason, named.would.purpose) == (Reason.UNCERTIFIED, "probation")
-        confirm(opened, named.would)
-    drawn = found(opened, judge="judge-1", random=lambda: 0.99)
-    assert (drawn.reason, drawn.would.purpose) == (Reason.UNCERTIFIED, "uniform")  # type: ignore[union-attr]
+    for confirmed in range(3):
+        drawn = found(opened, judge="judge-1", random=lambda: 0.99)
+        assert isinstance(drawn, Miss)
+        assert drawn.would is not None
+        assert (drawn.reason, drawn.would.purpose) == (Reason.UNCERTIFIED, "uniform"), "of a new entry as well"
+        assert drawn.would.entry.confirmed == confirmed
+        confirm(opened, drawn.would)
 
 
 def test_evidence_certifies_and_suspends_and_belongs_to_one_version_of_the_ladder(opened: Desk) -> None:

@@ -200,6 +200,8 @@ def test_the_first_hits_of_an_entry_are_compared_and_certify_nothing(stage: Stag
 @pytest.mark.parametrize("stage", [TemplatePolicy(alpha=0.05, probation=2, score=0.0)], indirect=True)
 def test_a_wrong_entry_goes_on_probation_too(stage: Stage) -> None:
     stage.begin(b"six months")
+    stage.open()
+    stage.chance.value = 0.99
     stage.ask(PARAPHRASE)
     assert stage.entries() == [PARAPHRASE]
     with stage.acme.handle.reading() as view:

@@ -5,8 +5,8 @@ answered afresh anyway; while hits are served, each is drawn with the policy's f
 on nothing that is known of the question or the entry, so the drawn ones are like the served ones; and the probability
 changes only with what earlier labels said, which the limits of `cache.certificate.bound` allow.
 
-The first hits of a new entry are always compared (probation), drawn or not. Those of them that were drawn are labels like
-any other: the certificate speaks of all hits that the rungs let pass, of which those that are served are a part.
+The first hits of a new entry are always compared (probation), drawn or not. Those of them that were drawn are labels
+like any other: the certificate speaks of all hits that the rungs let pass, of which those that are served are a part.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Single flight: of many identical questions inside a namespace, one is answered and the others wait for it.
 
 A leader that fails or is cancelled hands over to one of those who wait; its failure is its own. A leader whose
-answer may not be kept releases all of them to answer for themselves, at once.
+answer may not be kept releases all of them to answer for themselves, at once. Nobody waits longer than `PATIENCE_S`: a
+leader goes on only as fast as its client reads, and a client that reads nothing must not hold up others.
 """
 
 from __future__ import annotations
@@ -12,9 +13,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from cache.decision import Asked
 from tenancy.tenant import TenantHandle
+
+PATIENCE_S: Final = 10.0
+"""Longer than most answers take to be made, and far shorter than the deadline of one."""
 
 
 class Role(StrEnum):
@@ -45,9 +50,10 @@ class _Flight:
 
 
 class Flights:
-    """Flights of one event loop, by tenant, namespace and exact key."""
+    """Flights of one event loop, by tenant, namespace and exact key. A follower waits `patience` seconds at most."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float = PATIENCE_S) -> None:
+        self._patience = patience
         self._flights: dict[tuple[str, bytes, bytes], _Flight] = {}
 
     def __len__(self) -> int:
@@ -81,12 +87,18 @@ class Flights:
         future: asyncio.Future[Role] = asyncio.get_running_loop().create_future()
         flight.waiting.append(future)
         try:
-            return await future
+            await asyncio.wait((future,), timeout=self._patience)
         except asyncio.CancelledError:
             # Cancelled in the very moment of being made leader: the part must not be lost.
-            if future.done() and not future.cancelled() and future.result() is Role.LEADER:
+            if future.done() and future.result() is Role.LEADER:
                 self._hand_over(key, flight)
+            future.cancel()
             raise
+        if future.done():
+            return future.result()
+        future.cancel()
+        flight.waiting.remove(future)
+        return Role.ALONE
 
     def _hand_over(self, key: tuple[str, bytes, bytes], flight: _Flight) -> None:
         while flight.waiting:

@@ -21,6 +21,20 @@ end
 local function keep(key, at)
   if redis.call('EXPIRETIME', key) < at then redis.call('EXPIREAT', key, at) end
 end
+local function strings(...)
+  for _, value in ipairs({...}) do
+    if type(value) ~= 'string' then return false end
+  end
+  return true
+end
+-- What is noted of an entry, or nil where it is damaged.
+local function noted(raw)
+  local fine, meta = pcall(cjson.decode, raw)
+  if not fine or type(meta) ~= 'table' or type(meta.d) ~= 'table' or not strings(unpack(meta.d))
+    or not strings(meta.i or 0, meta.n or 0, meta.u or 0, meta.t or 0) or type(meta.v) ~= 'boolean'
+    or type(meta.b) ~= 'number' or type(meta.c) ~= 'number' or type(meta.x) ~= 'number' then return nil end
+  return meta
+end
 local function drop(m)
   local raw = redis.call('HGET', P .. 'meta', m)
   redis.call('UNLINK', P .. 'e:' .. m)
@@ -28,8 +42,10 @@ local function drop(m)
   redis.call('ZREM', P .. 'exp', m)
   redis.call('ZREM', P .. 'new', m)
   if not raw then return 0 end
-  local meta = cjson.decode(raw)
   redis.call('HDEL', P .. 'meta', m)
+  local meta = noted(raw)
+  -- What it is counted in is then unknown: a repair counts anew.
+  if not meta then return 1 end
   if redis.call('HGET', P .. 'ids', meta.i) == m then redis.call('HDEL', P .. 'ids', meta.i) end
   if meta.v then redis.call('VREM', P .. 'v:' .. meta.n, m) end
   redis.call('SREM', P .. 'u:' .. meta.u, m)
@@ -159,7 +175,9 @@ local function meant(meta)
 end
 for n = 3, #ARGV do
   local raw = redis.call('HGET', P .. 'meta', ARGV[n])
-  if raw and meant(cjson.decode(raw)) then removed = removed + drop(ARGV[n]) end
+  local meta = raw and noted(raw)
+  -- A damaged note may be of an entry that is meant.
+  if raw and (not meta or meant(meta)) then removed = removed + drop(ARGV[n]) end
 end
 return removed
 """)
@@ -200,9 +218,9 @@ for n = 2, #ARGV do
   local m = ARGV[n]
   local raw = redis.call('HGET', P .. 'meta', m)
   if raw then
-    local meta = cjson.decode(raw)
+    local meta = noted(raw)
     local at = redis.call('EXPIRETIME', P .. 'e:' .. m)
-    local lacks = meta.v and not redis.call('VGETATTR', P .. 'v:' .. meta.n, m)
+    local lacks = not meta or meta.v and not redis.call('VGETATTR', P .. 'v:' .. meta.n, m)
     if at < 0 or lacks or redis.call('HGET', P .. 'e:' .. m, 'i') ~= meta.i then
       gone = gone + drop(m)
     else
@@ -232,8 +250,8 @@ for n = 4, #ARGV do
   local raw = redis.call('HGET', P .. 'meta', m)
   local known = raw and true or false
   if known and kind == 'v' then
-    local meta = cjson.decode(raw)
-    known = meta.v and ARGV[2] == 'v:' .. meta.n
+    local meta = noted(raw)
+    known = meta and meta.v and ARGV[2] == 'v:' .. meta.n
   end
   if not known then
     gone = gone + 1
@@ -251,11 +269,13 @@ RECOUNT: Final = _script("""
 local bytes, spaces, users, ids = 0, {}, {}, {}
 local all = redis.call('HGETALL', P .. 'meta')
 for n = 1, #all, 2 do
-  local meta = cjson.decode(all[n + 1])
-  bytes = bytes + meta.b
-  spaces[meta.n] = (spaces[meta.n] or 0) + 1
-  users[meta.u] = (users[meta.u] or 0) + 1
-  ids[meta.i] = true
+  local meta = noted(all[n + 1])
+  if meta then
+    bytes = bytes + meta.b
+    spaces[meta.n] = (spaces[meta.n] or 0) + 1
+    users[meta.u] = (users[meta.u] or 0) + 1
+    ids[meta.i] = true
+  end
 end
 for _, id in ipairs(redis.call('HKEYS', P .. 'ids')) do
   if not ids[id] then redis.call('HDEL', P .. 'ids', id) end

@@ -107,6 +107,23 @@ def test_a_follower_cancelled_in_the_moment_of_promotion_passes_the_part_on(ana:
     assert asyncio.run(body()) == [Role.LEADER, Role.LEADER]
 
 
+def test_nobody_waits_for_a_leader_whose_client_reads_nothing(ana: Desk) -> None:
+    async def body() -> None:
+        flights, asked, tenant = Flights(patience=0.0), ana.ask("How long is the leave?"), ana.company.handle
+        async with flights.turn(tenant, asked) as leader:
+            # The leader still holds its part; those who lost their patience answer for themselves.
+            for _ in range(2):
+                async with flights.turn(tenant, asked) as turn:
+                    assert (leader.role, turn.role) == (Role.LEADER, Role.ALONE)
+            assert len(flights) == 1
+            leader.stored()
+        assert len(flights) == 0
+        async with flights.turn(tenant, asked) as turn:
+            assert turn.role is Role.LEADER
+
+    asyncio.run(body())
+
+
 @pytest.mark.parametrize("change", [{"filter": "x"}, {"adapter_revision": "legal@1"}])
 def test_another_namespace_is_another_flight(ana: Desk, change: dict[str, str]) -> None:
     async def body() -> None:

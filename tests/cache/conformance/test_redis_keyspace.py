@@ -180,6 +180,25 @@ def test_whatever_is_lost_a_repair_makes_the_rest_agree_and_nothing_dangles(
     assert agrees(store, ana.company)
 
 
+@pytest.mark.parametrize("damage", ["not json", "[]", "null", '{"i":1,"d":[1]}', '{"i":"a","n":"b","u":"c","t":"d"}'])
+def test_a_damaged_note_of_an_entry_stops_neither_invalidation_nor_repair(
+    ana: Desk, handbook: int, client: Any, damage: str
+) -> None:
+    tenant, store = ana.company.handle, ana.store
+    notes = prefix(tenant.tenant_id) + "meta"
+    fill(ana, 4, handbook)
+    client.hset(notes, next(iter(client.hkeys(notes))), damage)
+    assert store.repair(tenant) > 0
+    assert agrees(store, ana.company)
+    assert store.stats(tenant).entries == len(ids_of(store, ana.company)) == 3
+    # An invalidation may mean what it cannot read, and so removes it too.
+    client.hset(notes, next(iter(client.hkeys(notes))), damage)
+    assert store.invalidate(tenant, Selector(document=handbook + 1)) == 0
+    assert store.invalidate(tenant, Selector(document=handbook)) == 3
+    store.repair(tenant)
+    assert {key.rpartition(b":")[2] for key in keys(client)} <= {b"state"}
+
+
 def test_a_body_that_was_changed_or_put_under_another_key_is_a_miss(ana: Desk, handbook: int, client: Any) -> None:
     ana.open()
     fill(ana, 2, handbook)

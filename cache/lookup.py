@@ -17,12 +17,13 @@ Any doubt is a miss. Similarity alone never serves anything.
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from cache.decision import Asked, Candidate, Hit, Miss, Mode, Reach, Reason, Would
-from cache.entry import Entry, Vector
+from cache.entry import Entry, Vector, sealed
 from cache.guards import read
 from cache.key import CompositeIdentity, exact_key, namespace, normalise_question
 from cache.ladder import Ladder
@@ -99,6 +100,7 @@ def exact(
     verdicts = (
         identity.check(view.tenant, asked, entry),
         exactly.check(asked, entry),
+        negatives.check_entry(view, entry),
         freshness.check(domain, view, entry, store.policy, store.clock()),
     )
     reason = _first_reason(verdicts)
@@ -148,14 +150,21 @@ def semantic(
         return Miss(Reason(found.reason), standing=standing, steps=tuple(steps))
     trial = _Trial(domain, view, store, asked, ladder, standing, dry)
     refused: list[Candidate] = []
+    waiting: Miss | None = None
     for entry, similarity in candidates:
         candidate = trial.of(entry, similarity)
         if candidate.reason is None:
-            steps.append(allowed)
-            return trial.decided(entry, candidate, tuple(refused), steps)
-        _leave(view, store, entry, candidate.reason, dry=dry)
+            decided = trial.decided(entry, candidate, tuple(refused), [*steps, allowed])
+            if not isinstance(decided, Miss) or decided.reason is not Reason.PROBATION:
+                return decided
+            # A later one may have left its probation. Only the first that passes is ever drawn.
+            waiting = waiting or decided
+            trial = replace(trial, ladder=replace(ladder, random=lambda: 1.0))
+            candidate = replace(candidate, reason=Reason.PROBATION)
+        else:
+            _leave(view, store, entry, candidate.reason, dry=dry)
         refused.append(candidate)
-    return Miss(refused[0].reason or Reason.ABSENT, tuple(refused), standing=standing, steps=tuple(steps))
+    return waiting or Miss(refused[0].reason or Reason.ABSENT, tuple(refused), standing=standing, steps=tuple(steps))
 
 
 def recheck(domain: PermissionDomain, view: ReadView, store: CacheStore, asked: Asked, entry: Entry) -> Reason | None:
@@ -165,11 +174,14 @@ def recheck(domain: PermissionDomain, view: ReadView, store: CacheStore, asked: 
     """
     if asked.namespace.domain != domain.fingerprint:
         return Reason.STALE_DOMAIN
-    verdict = freshness.check(domain, view, entry, store.policy, store.clock())
-    if not verdict.passed:
-        return Reason(verdict.reason)
+    for verdict in (
+        negatives.check_entry(view, entry),
+        freshness.check(domain, view, entry, store.policy, store.clock()),
+    ):
+        if not verdict.passed:
+            return Reason(verdict.reason)
     try:
-        return None if store.holds(view.tenant, entry) else Reason.GONE
+        return None if _is_held(view, store, asked, entry) else Reason.GONE
     except (Unavailable, Corrupt):
         return Reason.STORE_AWAY
 
@@ -262,6 +274,17 @@ def _leave(view: ReadView, store: CacheStore, entry: Entry, reason: Reason, *, d
     if reason is Reason.CORRUPT and not dry:
         with suppress(Unavailable, Corrupt):
             store.discard(view.tenant, entry)
+
+
+def _is_held(view: ReadView, store: CacheStore, asked: Asked, entry: Entry) -> bool:
+    """Whether the store holds this entry, by now perhaps with another count of its checks."""
+    if store.holds(view.tenant, entry):
+        return True
+    held = store.get(view.tenant, asked.namespace, entry.exact)
+    if held is None or held.id != entry.id:
+        return False
+    counted = sealed(view.tenant, replace(entry, confirmed=held.confirmed))
+    return hmac.compare_digest(counted.checksum, held.checksum)
 
 
 def _age(store: CacheStore, entry: Entry) -> float:

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from audit.record import Bound, CacheUse, Detail, Freshness, GuardResult
-from cache.certificate.judge import digits_differ
 from cache.certificate.negatives import pair_of
 from cache.entry import Entry, canonical_payload
 from cache.lookup import Asked, Candidate, Hit, Miss, Reason, ask, exact, recheck, semantic
@@ -207,16 +206,13 @@ def hit_use(hit: Hit, asked: Asked, principal: Principal) -> CacheUse:
 
 
 def hit_detail(hit: Hit, asked: Asked, tenant: TenantHandle) -> dict[str, Detail]:
-    """What feedback about a semantic hit needs: its template, the pair of questions as a keyed hash, whether it is of a
-    kind that the guards exclude. They have just let it pass, so only the second look at its numbers is left.
-    """
+    """What feedback about a semantic hit needs: its template, and the pair of questions as a keyed hash."""
     if hit.standing is None:
         return {}
     pair = pair_of(tenant, asked.question, hit.entry.question)
     return {
         "template": asked.template,
         "pair": pair.hex(),
-        "excluded": digits_differ(asked.question, hit.entry.question),
     }
 
 

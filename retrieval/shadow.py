@@ -5,18 +5,22 @@ last event, and a failure to record it takes nothing from the answer. A wrong en
 questions never meets again. What becomes of the label, whatever becomes of the question:
 
     answered, or found in no document      compared by the judge: same or wrong
-    cut short (length, budget)             wrong, since it could not be compared; the entry stays
-    its asker left, or access was revoked  missing: counts against a certificate and not for a suspension
+    cut short, or could not be compared    missing: counts against a certificate and not for a suspension
+    its asker left, or access was revoked  missing
     the service failed                     unanswered: counted apart, no label
+
+An asker who leaves while the comparison waits or runs does not end it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from audit.record import Detail
 from cache.certificate import evidence, negatives
@@ -36,7 +40,7 @@ from tenancy.tenant import TenantHandle
 _logger: Final = logging.getLogger(__name__)
 
 _UNCOMPARED: Final = frozenset({"cut short", "comparison failed"})
-"""Reasons that count as wrong and say nothing about the entry."""
+"""Reasons that say nothing about the entry: the label is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,36 @@ class _Draw:
         return Place(self.asked.template, self.standing.ladder, self.asked.space, self.asked.policy.alpha)
 
 
+class _Label:
+    """The one label of a draw: the first that is recorded stands."""
+
+    def __init__(self, path: AnswerPath, tenant: TenantHandle, draw: _Draw) -> None:
+        self.draw = draw
+        self.done = False
+        self._path, self._tenant = path, tenant
+        self._lock = threading.Lock()
+
+    def compare(self, finished: Answer) -> Judgement:
+        """Judge, record, and keep or remove the entry."""
+        found = _judged(self.draw, finished)
+        if found.reason in _UNCOMPARED:
+            self.record("missing", found.reason)
+            return found
+        self.record("wrong" if found.wrong else "same", found.reason)
+        entry, cache = self.draw.would.entry, self._path.cache
+        if found.wrong:
+            cache.discard(self._tenant, entry)
+        else:
+            cache.confirm(self._tenant, sealed(self._tenant, replace(entry, confirmed=entry.confirmed + 1)))
+        return found
+
+    def record(self, label: Label, reason: str) -> None:
+        with self._lock:
+            if not self.done:
+                _record(self._path, self._tenant, self.draw, label, reason)
+                self.done = True
+
+
 class Comparison:
     """Around the making of a fresh answer; does nothing for a question that was not drawn.
 
@@ -60,21 +94,23 @@ class Comparison:
 
     def __init__(self, asking: Asking, asked: Asked, found: Miss) -> None:
         self._asking = asking
-        self._draw: _Draw | None = None
+        self._label: _Label | None = None
         if found.would is not None and found.standing is not None and found.would.purpose != "none":
-            self._draw = _Draw(asked, found.would, found.standing)
+            draw = _Draw(asked, found.would, found.standing)
+            self._label = _Label(asking.path, asking.tenant, draw)
 
     async def compare(self, finished: Answer) -> None:
         """Compare, record, and note on the trail what was found."""
-        draw, self._draw = self._draw, None
-        if draw is None:
+        label = self._label
+        if label is None:
             return
         with self._asking.hop("compare"):
-            found = await self._recorded(draw, finished)
+            found = await self._kept(label, self._compared(label, finished))
         if found is not None:
+            would = label.draw.would
             detail: dict[str, Detail] = {
-                "compared": draw.would.purpose,
-                "compared_entry": draw.would.entry.id,
+                "compared": would.purpose,
+                "compared_entry": would.entry.id,
                 "comparison": found.reason or "same",
             }
             self._asking.trail.note(detail=detail)
@@ -85,25 +121,37 @@ class Comparison:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        draw, self._draw = self._draw, None
-        if draw is not None and error is not None:
-            left = isinstance(error, asyncio.CancelledError | GeneratorExit | Revoked)
-            await self._note(draw, "missing" if left else "unanswered", "left" if left else "failed")
+        label = self._label
+        if label is None or error is None or label.done:
+            return
+        left = isinstance(error, asyncio.CancelledError | GeneratorExit | Revoked)
+        said: Label = "missing" if left else "unanswered"
+        await self._kept(label, self._recorded(label, said, "left" if left else "failed"))
 
-    async def _recorded(self, draw: _Draw, finished: Answer) -> Judgement | None:
-        asking = self._asking
+    async def _kept(self, label: _Label, work: Coroutine[Any, Any, Judgement | None]) -> Judgement | None:
+        """Wait for `work`, also where the asker leaves meanwhile; whoever is told twice to end records at once."""
+        task = asyncio.ensure_future(work)
         try:
-            return await asking.path.workers.run(_compare, asking.path, asking.tenant, draw, finished)
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError:
+                task.cancel()
+                _tried(label, "missing", "left")
+            raise
+
+    async def _compared(self, label: _Label, finished: Answer) -> Judgement | None:
+        try:
+            return await self._asking.path.workers.run(label.compare, finished)
         except Exception as error:  # noqa: BLE001  the answer is finished, and owes nothing to its comparison
-            _logger.warning("a comparison could not be recorded: %s", type(error).__name__)
+            _logger.warning("a comparison did not end well: %s", type(error).__name__)
+            await self._recorded(label, "missing", "not compared")
             return None
 
-    async def _note(self, draw: _Draw, label: Label, reason: str) -> None:
-        asking = self._asking
-        try:
-            await asking.path.workers.run(_record, asking.path, asking.tenant, draw, label, reason)
-        except Exception as error:  # noqa: BLE001  what ended the question is what its asker hears of
-            _logger.warning("a label could not be recorded: %s", type(error).__name__)
+    async def _recorded(self, label: _Label, said: Label, reason: str) -> None:
+        """In a thread of its own: a pool that is full is one of the reasons to be here."""
+        await asyncio.to_thread(_tried, label, said, reason)
 
 
 async def count_hit(asking: Asking, asked: Asked, hit: Hit) -> None:
@@ -129,15 +177,11 @@ def write_hits(path: AnswerPath, tenant: TenantHandle) -> None:
         raise
 
 
-def _compare(path: AnswerPath, tenant: TenantHandle, draw: _Draw, finished: Answer) -> Judgement:
-    found = _judged(draw, finished)
-    _record(path, tenant, draw, "wrong" if found.wrong else "same", found.reason)
-    entry = draw.would.entry
-    if not found.wrong:
-        path.cache.confirm(tenant, sealed(tenant, replace(entry, confirmed=entry.confirmed + 1)))
-    elif found.reason not in _UNCOMPARED:
-        path.cache.discard(tenant, entry)
-    return found
+def _tried(label: _Label, said: Label, reason: str) -> None:
+    try:
+        label.record(said, reason)
+    except Exception as error:  # noqa: BLE001  what ended the question is what its asker hears of
+        _logger.warning("a label could not be recorded: %s", type(error).__name__)
 
 
 def _judged(draw: _Draw, finished: Answer) -> Judgement:
@@ -154,12 +198,12 @@ def _statement(text: str, citations: tuple[Citation, ...]) -> Statement:
 
 
 def _record(path: AnswerPath, tenant: TenantHandle, draw: _Draw, label: Label, reason: str) -> None:
-    """One transaction: the label, the pair that must not meet again, and the hits that wait."""
+    """One transaction: the label, the pair that must not meet again, the wrong entry, and the hits that wait."""
     purpose = draw.would.purpose
     if purpose == "none":
         return
     entry, now = draw.would.entry, path.cache.clock()
-    wrong = label == "wrong" and reason not in _UNCOMPARED
+    wrong = label == "wrong"
     kept_apart = wrong and excluded(draw.asked.question, entry.question)
     hits = path.tally.take(tenant)
     try:
@@ -169,6 +213,7 @@ def _record(path: AnswerPath, tenant: TenantHandle, draw: _Draw, label: Label, r
             if wrong:
                 pair = negatives.pair_of(tenant, draw.asked.question, entry.question)
                 negatives.add(view, pair, source="shadow", now=now)
+                negatives.refuse(view, entry.id, now=now)
     except BaseException:
         path.tally.put_back(tenant, hits)
         raise

@@ -48,7 +48,7 @@ def report(
 
 
 def _nothing(template: str, ladder: str) -> evidence.EvidenceRecord:
-    return evidence.EvidenceRecord(template, ladder, "uncertified", "", None, None, 0, 0, 1.0, 0.0, 0, 0, 0, 0, 0, 0)
+    return evidence.EvidenceRecord(template, ladder, "uncertified", "", None, None, 0, 0, 1.0, 0.0, 0, 0, 0, 0, 0, 0, 0)
 
 
 def _row(one: evidence.EvidenceRecord, policy: CachePolicy, counted: Counted) -> dict[str, Any]:
@@ -67,6 +67,7 @@ def _row(one: evidence.EvidenceRecord, policy: CachePolicy, counted: Counted) ->
         "k": one.k,
         "missing": one.missing,
         "unanswered": one.unanswered,
+        "entries": one.entries,
         "restarts": one.restarts,
         "reports": one.reports,
         "hits": sum(spaces.values()),

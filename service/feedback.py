@@ -1,5 +1,8 @@
 """What askers say of their own answers. It may remove an entry and suspend a template; it never certifies.
 
+One person's word removes an entry and keeps a pair apart; a template is suspended on the word of several, and each of
+them counts once for a pair.
+
 An answer is found by its audit event, under the id of its request. Another person's answer and one that never was look
 the same from outside.
 """
@@ -21,11 +24,13 @@ from cache.stores.selector import Selector
 from retrieval.question import AnswerPath
 from tenancy.errors import InvalidInput, NotFound
 from tenancy.identity import Principal
+from tenancy.keys import keyed_hash
 from tenancy.schema import cache_feedback
 from tenancy.tenant import WriteView
 
 Verdict = Literal["wrong_hit", "wrong_answer", "edited", "good"]
 
+_PURPOSE: Final = "cache-reporters"
 _RELEASED: Final = frozenset({"allowed", "aborted"})
 
 
@@ -43,7 +48,15 @@ class _Served:
     entry: str
     pair: bytes | None
     place: Place | None
-    excluded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """`reporter`: the asker, as a keyed hash."""
+
+    answer: str
+    verdict: Verdict
+    reporter: bytes
 
 
 def tell(path: AnswerPath, principal: Principal, trail: Trail, answer_id: str, verdict: Verdict) -> Told:
@@ -63,9 +76,9 @@ def tell(path: AnswerPath, principal: Principal, trail: Trail, answer_id: str, v
     try:
         with tenant.writing() as view:
             evidence.add_hits(view, hits, now)
-            first = _note(view, answer_id, verdict, now)
-            if served is not None and first:
-                _report(view, trail, served, now)
+            said = _Said(answer_id, verdict, keyed_hash(tenant.audit.purpose(_PURPOSE), principal.user_id))
+            if (new := _note(view, said, served, now)) and served is not None:
+                _report(view, trail, served, now, counts=new == "pair")
     except BaseException:
         path.tally.put_back(tenant, hits)
         raise
@@ -101,31 +114,47 @@ def _served(path: AnswerPath, event: Event) -> _Served:
     place = None
     if isinstance(template, str):
         place = _place(path, use, template)
-    return _Served(
-        use.entry, bytes.fromhex(pair) if isinstance(pair, str) else None, place, event.detail.get("excluded") is True
-    )
+    return _Served(use.entry, bytes.fromhex(pair) if isinstance(pair, str) else None, place)
 
 
 def _place(path: AnswerPath, use: CacheUse, template: str) -> Place:
     return Place(template, use.rules or "", use.namespace or "", path.cache.policy.of(template).alpha)
 
 
-def _note(view: WriteView, answer_id: str, verdict: Verdict, now: float) -> bool:
-    """Replace what was said of the answer before; returns whether this is new. A `wrong_hit` counts once."""
-    said = cache_feedback.c.answer == answer_id
-    before = view.execute(select(cache_feedback.c.verdict).where(said)).scalar_one_or_none()
-    if before in ("wrong_hit", verdict):
-        return False
-    view.execute(delete(cache_feedback).where(said))
-    view.execute(insert(cache_feedback).values(answer=answer_id, at=now, verdict=verdict))
-    return True
+def _note(view: WriteView, said: _Said, served: _Served | None, now: float) -> Literal["", "answer", "pair"]:
+    """Replace what was said of the answer before. A `wrong_hit` counts once: "" where it was said of the answer before,
+    "answer" where the same person said it of another answer with the same pair of questions, "pair" where not.
+    """
+    columns = cache_feedback.c
+    before = view.execute(select(columns.verdict).where(columns.answer == said.answer)).scalar_one_or_none()
+    if before in ("wrong_hit", said.verdict):
+        return ""
+    place = None if served is None else served.place
+    values = {"template": place.template, "ladder": place.ladder} if place is not None else {}
+    pair = None if served is None else served.pair
+    known = view.execute(
+        select(columns.answer).where(
+            columns.reporter == said.reporter,
+            columns.pair == pair,
+            columns.verdict == "wrong_hit",
+            *(columns[name] == value for name, value in values.items()),
+        )
+    ).first()
+    view.execute(delete(cache_feedback).where(columns.answer == said.answer))
+    view.execute(
+        insert(cache_feedback).values(
+            answer=said.answer, at=now, verdict=said.verdict, reporter=said.reporter, pair=pair, **values
+        )
+    )
+    return "pair" if known is None else "answer"
 
 
-def _report(view: WriteView, trail: Trail, served: _Served, now: float) -> None:
+def _report(view: WriteView, trail: Trail, served: _Served, now: float, *, counts: bool) -> None:
+    negatives.refuse(view, served.entry, now=now)
     if served.pair is not None:
         negatives.add(view, served.pair, source="feedback", now=now)
-    if served.place is None:
+    if served.place is None or not counts:
         return
-    evidence.record(view, served.place, Judged("feedback", "wrong", "wrong_hit", served.entry, served.excluded), now)
-    state = evidence.report(view, served.place, now, excluded=served.excluded)
+    evidence.record(view, served.place, Judged("feedback", "wrong", "wrong_hit", served.entry), now)
+    state = evidence.report(view, served.place, now)
     trail.note(detail={"template": served.place.template, "state": state})

@@ -49,6 +49,7 @@ def _cache_evidence(connection: Connection) -> None:
     for table in (
         schema.cache_evidence,
         schema.cache_namespaces,
+        schema.cache_labelled,
         schema.cache_judgements,
         schema.cache_negatives,
         schema.cache_feedback,

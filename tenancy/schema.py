@@ -258,7 +258,8 @@ cache_openings = Table(
 
 # How many semantic hits of a template were drawn and judged under one version of the ladder, `k` of `n` wrong; see
 # `cache.certificate`. `began` is when this evidence began, `since` when its state last changed, `hits` how many were
-# served meanwhile (counted late, so a few may be missing), `reports` how many of these their askers called wrong.
+# served meanwhile (counted late, so a few may be missing), `reports` how many of these their askers called wrong,
+# `entries` how many stored answers the labels are about.
 # `bets` are logarithms. The ladder `*` stands for every version: an operator's suspension of the template.
 cache_evidence = Table(
     "cache_evidence",
@@ -277,6 +278,7 @@ cache_evidence = Table(
     Column("unanswered", Integer, nullable=False),
     Column("hits", Integer, nullable=False),
     Column("reports", Integer, nullable=False),
+    Column("entries", Integer, nullable=False),
     Column("restarts", Integer, nullable=False),
     Column("prior_a", Float, nullable=False),
     Column("prior_b", Float, nullable=False),
@@ -296,6 +298,16 @@ cache_namespaces = Table(
     Column("suspended", Float),
 )
 
+# How many labels of one stored answer count towards the evidence as it is now.
+cache_labelled = Table(
+    "cache_labelled",
+    tenant,
+    Column("template", Text, primary_key=True),
+    Column("ladder", Text, primary_key=True),
+    Column("entry", Text, primary_key=True),
+    Column("n", Integer, nullable=False),
+)
+
 # One row a judgement, without any text; the oldest are dropped.
 cache_judgements = Table(
     "cache_judgements",
@@ -313,7 +325,8 @@ cache_judgements = Table(
     sqlite_autoincrement=True,
 )
 
-# Pairs of questions that must never share an answer again, as a keyed hash of both.
+# Pairs of questions that must never share an answer again, as a keyed hash of both; and entries that were found wrong,
+# as a keyed hash of the id (`source` is `entry`).
 cache_negatives = Table(
     "cache_negatives",
     tenant,
@@ -322,11 +335,16 @@ cache_negatives = Table(
     Column("source", Text, nullable=False),
 )
 
-# What askers said of their own answers, by the id of the answer's request.
+# What askers said of their own answers, by the id of the answer's request. `reporter` is a keyed hash of the asker; the
+# others are those of a semantic hit that was called wrong, `pair` as in `cache_negatives`.
 cache_feedback = Table(
     "cache_feedback",
     tenant,
     Column("answer", Text, primary_key=True),
     Column("at", Float, nullable=False),
     Column("verdict", Text, nullable=False),
+    Column("reporter", LargeBinary, nullable=False),
+    Column("template", Text),
+    Column("ladder", Text),
+    Column("pair", LargeBinary),
 )

@@ -17,6 +17,12 @@ from cache.certificate import bound, drift
 from cache.certificate.bound import LEVEL, PRIOR, Prior
 from cache.standing import State
 
+ENTRIES: Final = 20
+"""Stored answers that labels have to be about before anything is certified: one answer speaks for no others."""
+
+MOST_OF_ENTRY: Final = 10
+"""Labels of one stored answer that count; which ones is decided by their order and never by what they say."""
+
 Label = Literal["same", "wrong", "missing", "unanswered"]
 """What became of a drawn question. `missing`: its asker left before there was anything to compare."""
 
@@ -29,6 +35,7 @@ class Counts:
     count against a certificate, and not for a suspension. `unanswered` questions, where the service itself failed, are
     no labels. `restarts` is how often this evidence began anew; `level` is smaller each time, so that all its
     beginnings together stay below pi^2/6 times the first one's 5 %. `prior` is that of the upper limit.
+    `entries` is how many stored answers the labels are about.
     """
 
     state: State = "uncertified"
@@ -37,6 +44,7 @@ class Counts:
     k: int = 0
     missing: int = 0
     unanswered: int = 0
+    entries: int = 0
     restarts: int = 0
     prior: Prior = PRIOR
     bets: drift.Bets = ()
@@ -57,17 +65,30 @@ class Counts:
         """The state under the target that holds now, which may be another than at the last label."""
         if self.state == "suspended" or self._too_many(alpha):
             return "suspended"
-        if drift.doubt(self.bets) or not bound.below(self.n, self.k, alpha, self.prior, self.level):
+        if self.entries < ENTRIES or drift.doubt(self.bets):
+            return "uncertified"
+        if not bound.below(self.n, self.k, alpha, self.prior, self.level):
             return "uncertified"
         return "certified"
 
-    def after(self, label: Label, alpha: float, *, excluded: bool = False) -> Counts:
-        """One more uniformly drawn question. `excluded`: it is of a kind that the guards are there to exclude."""
+    def after(self, label: Label, alpha: float, *, excluded: bool = False, before: int = 0) -> Counts:
+        """One more uniformly drawn question. `excluded`: it is of a kind that the guards are there to exclude;
+        `before`: labels of the same stored answer that count already.
+        """
         if label == "unanswered":
             return replace(self, unanswered=self.unanswered + 1)
+        if before >= MOST_OF_ENTRY:
+            return self.suspended("veto class") if label == "wrong" and excluded else self
         wrong = label != "same"
         bets = self.bets if label == "missing" or not self.bets else drift.after(self.bets, wrong=wrong, alpha=alpha)
-        moved = replace(self, n=self.n + 1, k=self.k + wrong, missing=self.missing + (label == "missing"), bets=bets)
+        moved = replace(
+            self,
+            n=self.n + 1,
+            k=self.k + wrong,
+            missing=self.missing + (label == "missing"),
+            entries=self.entries + (before == 0),
+            bets=bets,
+        )
         if self.state == "suspended":
             return moved
         if label == "wrong" and excluded:

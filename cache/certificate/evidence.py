@@ -15,16 +15,18 @@ from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from cache.certificate import bound
 from cache.certificate.bound import Prior
-from cache.certificate.counts import EMPTY, Counts, Label
+from cache.certificate.counts import EMPTY, MOST_OF_ENTRY, Counts, Label
 from cache.openings import Opening
 from cache.standing import Standing, State
 from tenancy.errors import NotFound
 from tenancy.names import nfc_name
 from tenancy.prepared import Prepared
-from tenancy.schema import cache_evidence, cache_judgements, cache_namespaces
+from tenancy.schema import cache_evidence, cache_feedback, cache_judgements, cache_labelled, cache_namespaces
 from tenancy.tenant import ReadView, WriteView
 
 EVERY_LADDER: Final = "*"
+REPORTERS: Final = 2
+"""People who have to call hits of a template wrong before their reports can suspend it."""
 JUDGEMENTS_KEPT: Final = 50_000
 """Rows of judgements in a tenant's database; what they counted for stays counted."""
 
@@ -84,6 +86,7 @@ class EvidenceRecord:
     unanswered: int
     hits: int
     reports: int
+    entries: int
     restarts: int
     suspended_namespaces: int
 
@@ -129,9 +132,10 @@ def record(view: WriteView, place: Place, judged: Judged, now: float) -> Counts:
     before = _counts(view, place)
     if judged.purpose != "uniform":
         return before
-    after = before.after(judged.label, place.alpha, excluded=judged.excluded)
+    labels = _labels_of(view, place, judged)
+    after = before.after(judged.label, place.alpha, excluded=judged.excluded, before=labels)
     _write(view, place, before, after, now)
-    if judged.label in ("same", "wrong"):
+    if judged.label in ("same", "wrong") and labels < MOST_OF_ENTRY:
         _count_in_namespace(view, place, wrong=judged.label == "wrong", now=now)
     return after
 
@@ -146,17 +150,28 @@ def add_hits(view: WriteView, hits: Mapping[tuple[str, str, str], int], now: flo
         view.execute(update(cache_namespaces).where(*_this_space(place)).values(hits=_SPACES.hits + number))
 
 
-def report(view: WriteView, place: Place, now: float, *, excluded: bool) -> State:
-    """Note that an asker called a served hit wrong. Reports can suspend and never certify.
+def report(view: WriteView, place: Place, now: float) -> State:
+    """Note that an asker called a served hit wrong; what was said stands in `cache_feedback` already.
 
-    If all of them are true, the wrong hits are at least so many of those served: where even the lower limit of that
-    share is above the target, the template is suspended, and at once where the guards should have excluded the pair.
+    Reports can suspend and never certify. If all of them are true, the wrong hits are at least so many of those served:
+    where even the lower limit of that share is above the target, the template is suspended. Never on the word of fewer
+    than `REPORTERS` people, since anybody can call a right answer wrong.
     """
     before = _counts(view, place, now)
-    (hits, reports) = view.execute(select(_EVIDENCE.hits, _EVIDENCE.reports).where(*_this(place))).one()
-    view.execute(update(cache_evidence).where(*_this(place)).values(reports=reports + 1))
-    if excluded or bound.above(max(hits, reports + 1), reports + 1, place.alpha, level=before.level):
-        after = before.suspended("veto class" if excluded else "feedback")
+    row = view.execute(select(_EVIDENCE.hits, _EVIDENCE.reports, _EVIDENCE.began).where(*_this(place))).one()
+    reports = row.reports + 1
+    view.execute(update(cache_evidence).where(*_this(place)).values(reports=reports))
+    columns = cache_feedback.c
+    people = view.execute(
+        select(func.count(columns.reporter.distinct())).where(
+            columns.template == place.template,
+            columns.ladder == place.ladder,
+            columns.verdict == "wrong_hit",
+            columns.at >= row.began,
+        )
+    ).scalar_one()
+    if people >= REPORTERS and bound.above(max(row.hits, reports), reports, place.alpha, level=before.level):
+        after = before.suspended("feedback")
         _write(view, place, before, after, now)
         return after.state
     return before.state
@@ -248,6 +263,7 @@ def _counts(view: ReadView, place: Place, now: float | None = None) -> Counts:
         k=row.k,
         missing=row.missing,
         unanswered=row.unanswered,
+        entries=row.entries,
         restarts=row.restarts,
         prior=Prior(row.prior_a, row.prior_b),
         bets=tuple(row.bets),
@@ -269,6 +285,7 @@ def _row(place: Place, counts: Counts, began: float) -> dict[str, Any]:
         "unanswered": counts.unanswered,
         "hits": 0,
         "reports": 0,
+        "entries": counts.entries,
         "restarts": counts.restarts,
         "prior_a": counts.prior.a,
         "prior_b": counts.prior.b,
@@ -283,9 +300,30 @@ def _write(view: WriteView, place: Place, before: Counts, after: Counts, now: fl
         # The same evidence goes on: so do its beginning and what was counted beside it.
         for name in ("began", "hits", "reports"):
             del values[name]
+    else:
+        view.execute(
+            delete(cache_labelled).where(
+                cache_labelled.c.template == place.template, cache_labelled.c.ladder == place.ladder
+            )
+        )
     if after.state != before.state or after.restarts != before.restarts:
         values["since"] = now
     view.execute(update(cache_evidence).where(*_this(place)).values(values))
+
+
+def _labels_of(view: WriteView, place: Place, judged: Judged) -> int:
+    """How many labels of this entry counted before this one, which is counted if there is room for it."""
+    columns = cache_labelled.c
+    this = (columns.template == place.template, columns.ladder == place.ladder, columns.entry == judged.entry)
+    before = view.execute(select(columns.n).where(*this)).scalar_one_or_none()
+    if judged.label == "unanswered":
+        return before or 0
+    if before is None:
+        key = {"template": place.template, "ladder": place.ladder, "entry": judged.entry}
+        view.execute(insert(cache_labelled).values(key | {"n": 1}))
+    elif before < MOST_OF_ENTRY:
+        view.execute(update(cache_labelled).where(*this).values(n=before + 1))
+    return before or 0
 
 
 def _space(view: WriteView, place: Place) -> tuple[int, int]:

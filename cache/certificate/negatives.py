@@ -1,5 +1,7 @@
 """Pairs of questions that were found to have different answers: never one for the other again, in this tenant.
 
+Beside them the entries that were found wrong, so that one which could not be removed is not served either.
+
 Kept as a keyed hash of both normalised questions, in whichever order, under a key of the tenant that outlives a change
 of the data key. So the table tells nobody what was asked, and an entry that comes back under another id is refused.
 """
@@ -17,6 +19,8 @@ from tenancy.schema import cache_negatives
 from tenancy.tenant import ReadView, TenantHandle, WriteView
 
 _PURPOSE: Final = "cache-negatives"
+_ENTRIES: Final = "cache-refused-entries"
+_ENTRY: Final = "entry"
 _KNOWN: Final = Prepared(select(cache_negatives.c.at).where(cache_negatives.c.pair == bindparam("wanted")))
 
 
@@ -32,12 +36,26 @@ def add(view: WriteView, pair: bytes, *, source: str, now: float) -> None:
         view.execute(insert(cache_negatives).values(pair=pair, at=now, source=source))
 
 
+def refuse(view: WriteView, entry_id: str, *, now: float) -> None:
+    """Never serve this entry again, whatever question it would answer."""
+    add(view, _entry_key(view.tenant, entry_id), source=_ENTRY, now=now)
+
+
+def refused(view: ReadView, entry_id: str) -> bool:
+    return _known(view, _entry_key(view.tenant, entry_id))
+
+
 def known(view: ReadView, question: str, cached: str) -> bool:
     return _known(view, pair_of(view.tenant, question, cached))
 
 
 def count(view: ReadView) -> int:
-    return len(view.execute(select(cache_negatives.c.pair)).all())
+    """Of pairs."""
+    return len(view.execute(select(cache_negatives.c.pair).where(cache_negatives.c.source != _ENTRY)).all())
+
+
+def _entry_key(tenant: TenantHandle, entry_id: str) -> bytes:
+    return keyed_hash(tenant.audit.purpose(_ENTRIES), entry_id)
 
 
 def _known(view: ReadView, pair: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Negatives: pairs of questions that were found to have different answers stay apart, in this tenant."""
+"""Negatives: pairs of questions that were found to have different answers stay apart, and wrong entries unserved."""
 
 from __future__ import annotations
 
@@ -15,5 +15,12 @@ NAME: Final = "negatives"
 
 def check(view: ReadView, asked: Asked, entry: Entry) -> Verdict:
     if negatives.known(view, asked.question, entry.question):
+        return veto(NAME, Reason.KNOWN_NEGATIVE)
+    return check_entry(view, entry)
+
+
+def check_entry(view: ReadView, entry: Entry) -> Verdict:
+    """Whatever the question: an entry that was found wrong and is still in the store."""
+    if negatives.refused(view, entry.id):
         return veto(NAME, Reason.KNOWN_NEGATIVE)
     return passed(NAME)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from service.cli.console import DEFAULT, Common, Tenant, audited, iso, opened, show_record, show_table
+from tenancy.errors import InvalidInput
 
 if TYPE_CHECKING:
     from audit.trail import Trail
@@ -35,6 +36,8 @@ def certificate(
 
         def read(_: Trail) -> list[dict[str, Any]]:
             templates = Templates(control.settings.generation.templates)
+            if template is not None:
+                templates.get(template)
             policy = cache_policy(control.settings)
             with control.tenants.open(principal).reading() as view:
                 rows = report(view, control.logs.of(principal), templates, policy, template=template)
@@ -62,8 +65,11 @@ def suspend(
 ) -> None:
     """Serve no semantic hit of a template, under any ladder version, until `resume`; not even where it was opened."""
     from cache.certificate.evidence import suspend as suspended
+    from generation.prompt import Templates
 
+    _require_reason(reason)
     with opened(common) as control:
+        Templates(control.settings.generation.templates).get(template)
         principal = control.authenticator.operator(tenant)
 
         def work(trail: Trail) -> None:
@@ -85,6 +91,7 @@ def resume(
     """End every suspension of a template and its namespaces. Evidence that was suspended begins anew."""
     from cache.certificate.evidence import resume as resumed
 
+    _require_reason(reason)
     with opened(common) as control:
         principal = control.authenticator.operator(tenant)
 
@@ -95,3 +102,8 @@ def resume(
 
         ended = audited(control, principal, "cache.resume", work)
     show_record(common, {"template": template, "ended": ended})
+
+
+def _require_reason(reason: str) -> None:
+    if not reason.strip():
+        raise InvalidInput("a reason is needed", item="--reason", remedy="say why; it stands in the audit")

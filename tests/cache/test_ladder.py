@@ -187,6 +187,38 @@ def test_the_first_hits_of_an_entry_are_on_probation_until_checks_confirm_it(ope
     assert isinstance(found(opened, judge="judge-1", random=lambda: 0.99), Hit)
 
 
+def test_an_entry_on_probation_does_not_hide_a_later_one_that_left_it(opened: Desk, handbook: int) -> None:
+    again = "How long is parental leave for new parents?"
+    assert isinstance(opened.put(again, opened.answer(handbook, vector=unit(1.0, 0.2))), Stored)
+    both = found(opened, judge="judge-1", random=lambda: 0.99)
+    assert isinstance(both, Miss)
+    assert both.would is not None
+    first = both.would.entry
+    assert (both.reason, both.would.purpose, first.question) == (Reason.PROBATION, "probation", QUESTION)
+    asked = opened.ask(again)
+    for confirmed in (1, 2):
+        second = opened.store.get(opened.company.handle, asked.namespace, asked.exact)
+        assert second is not None
+        assert opened.store.confirm(
+            opened.company.handle, sealed(opened.company.handle, replace(second, confirmed=confirmed))
+        )
+    draws = []
+
+    def drawn(value: float) -> float:
+        draws.append(value)
+        return value
+
+    served = found(opened, judge="judge-1", random=lambda: drawn(0.99))
+    assert isinstance(served, Hit)
+    assert (served.entry.question, len(draws)) == (again, 1)
+    assert [(one.entry_id, one.reason) for one in served.refused] == [(first.id, Reason.PROBATION)]
+    # The draw is about the first that passes, and comes before its probation.
+    missed = found(opened, judge="judge-1", random=lambda: 0.0)
+    assert isinstance(missed, Miss)
+    assert missed.would is not None
+    assert (missed.reason, missed.would.purpose, missed.would.entry.id) == (Reason.DRAWN, "uniform", first.id)
+
+
 def test_a_hit_that_is_drawn_is_not_served(opened: Desk) -> None:
     for _ in range(2):
         missed = found(opened, judge="judge-1")
@@ -281,8 +313,8 @@ def judge(desk: Desk, *, right: int = 0, wrong: int = 0) -> None:
     place = Place("default", missed.standing.ladder, asked.space, 0.01)
     with desk.company.handle.writing() as view:
         for label, count in (("same", right), ("wrong", wrong)):
-            for _ in range(count):
-                evidence.record(view, place, Judged("uniform", label, "", "ce_x"), 1.0)  # type: ignore[arg-type]
+            for number in range(count):
+                evidence.record(view, place, Judged("uniform", label, "", f"ce_{label}_{number}"), 1.0)  # type: ignore[arg-type]
 
 
 def test_the_policy_of_a_template_decides_how_far_its_answers_travel(
@@ -375,9 +407,12 @@ def test_each_version_of_what_decides_is_another_ladder(ana: Desk) -> None:
         replace(ladder, verifier=Fixed()).version(asked, None),
         replace(ladder, verifier=Fixed(threshold=0.71)).version(asked, None),
         replace(ladder, judge="judge-2").version(asked, None),
+        ladder.version(replace(asked, policy=TemplatePolicy(probation=3)), None),
+        ladder.version(replace(asked, policy=TemplatePolicy(ttl_s=60.0)), None),
+        ladder.version(replace(asked, policy=TemplatePolicy(max_staleness_s=60.0)), None),
     }
     changed = ("model_revision", "tokenizer_revision", "template_revision", "adapter_revision", "embedder")
     for name in changed:
         versions.add(ladder.version(replace(asked, identity=replace(asked.identity, **{name: "other"})), None))
-    assert len(versions) == 9 + len(changed)
+    assert len(versions) == 12 + len(changed)
     assert ladder.version(ana.ask("Who pays?", filter="x"), None) in versions

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from audit.query import Filters, query_log
 from audit.record import Event, decode
 from cache.certificate import evidence, negatives
 from cache.certificate.judge import JUDGE_REVISION
+from cache.decision import Asked, Hit
 from cache.entry import Entry, sealed
 from cache.ladder import Ladder
 from cache.openings import open_template
@@ -23,12 +26,14 @@ from cache.stores.selector import Selector
 from generation.extractive import ExtractiveGenerator
 from generation.generator import Delta as Piece
 from generation.generator import Finish
+from retrieval import cached
 from retrieval.answer import answer
-from retrieval.question import Answer, Delta, Question
-from retrieval.shadow import write_hits
+from retrieval.question import Answer, AnswerPath, Delta, Question
+from retrieval.shadow import Comparison, write_hits
 from tenancy.errors import Unavailable
 from tenancy.identity import Principal
 from tenancy.tenant import TenantHandle
+from tenancy.workers import Workers
 from tests.support.path import Path, open_path
 from tests.support.people import NOW, Company
 
@@ -100,6 +105,13 @@ class Stage:
             if record.question != ASKED:
                 self.store.invalidate(self.acme.handle, Selector(entry=record.id))
 
+    def renew(self) -> None:
+        """The same answer as another entry."""
+        self.store.invalidate(self.acme.handle, Selector(template="default"))
+        drawn, self.chance.value = self.chance.value, 0.99
+        self.begin()
+        self.chance.value = drawn
+
     def open(self) -> None:
         with self.acme.handle.writing() as view:
             open_template(view, "default", threshold=0.5, opened_by="operator", reason="test", now=NOW)
@@ -130,7 +142,10 @@ def test_labels_of_drawn_hits_certify_and_then_the_hit_is_served(stage: Stage) -
     stage.begin()
     with stage.acme.handle.reading() as view:
         epochs = view.epochs
-    for _ in range(64):
+    for number in range(64):
+        if number and number % 3 == 0:
+            # No more than so many labels are about one entry.
+            stage.renew()
         assert stage.again().cache.status == "miss"
     (record,) = stage.records()
     assert (record.state, record.n, record.k) == ("certified", 64, 0)
@@ -216,12 +231,12 @@ def test_without_draws_nothing_is_compared(stage: Stage) -> None:
     assert stage.records() == []
 
 
-def test_what_is_cut_short_counts_as_wrong_and_says_nothing_of_the_entry(stage: Stage) -> None:
+def test_what_is_cut_short_is_a_missing_label_and_says_nothing_of_the_entry(stage: Stage) -> None:
     stage.begin()
     stage.generator.finish = lambda finish: replace(finish, reason="length")
     stage.ask(PARAPHRASE)
     (record,) = stage.records()
-    assert (record.n, record.k, record.missing) == (1, 1, 0)
+    assert (record.n, record.k, record.missing) == (1, 1, 1)
     assert stage.entries() == [ASKED]
     with stage.acme.handle.reading() as view:
         assert negatives.count(view) == 0
@@ -250,6 +265,94 @@ def test_an_asker_who_leaves_takes_a_label_along(stage: Stage) -> None:
     (record,) = stage.records()
     assert (record.n, record.k, record.missing, record.unanswered) == (1, 1, 1, 0)
     assert stage.entries() == [ASKED]
+
+
+def test_an_asker_who_leaves_while_the_comparison_waits_does_not_end_it(stage: Stage) -> None:
+    stage.begin(b"six months")
+    hold = threading.Event()
+    workers, real = stage.path.path.workers, Comparison.compare
+
+    async def leave() -> None:
+        others: list[asyncio.Task[bool]] = []
+
+        async def compare(self: Comparison, finished: Answer) -> None:
+            # Others keep all threads busy, and the asker is gone before the comparison gets one.
+            others.extend(asyncio.create_task(workers.run(hold.wait)) for _ in range(16))
+            loop = asyncio.get_running_loop()
+            loop.call_later(0.05, asking.cancel)
+            loop.call_later(0.1, hold.set)
+            await real(self, finished)
+
+        async def ask() -> None:
+            question = Question(PARAPHRASE, secrets.token_hex(16))
+            async with aclosing(answer(stage.path.path, stage.bo, question)) as events:
+                async for _ in events:
+                    pass
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Comparison, "compare", compare)
+            asking = asyncio.create_task(ask())
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+        await asyncio.gather(*others)
+
+    asyncio.run(leave())
+    (record,) = stage.records()
+    assert (record.n, record.k, record.missing) == (1, 1, 0)
+    assert stage.entries() == []
+
+
+def test_a_full_pool_leaves_a_missing_label(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.begin(b"six months")
+    real = Workers.run
+
+    async def run(self: Workers, function: Callable[..., object], *args: object, **options: object) -> object:
+        if getattr(function, "__name__", "") == "compare":
+            raise Unavailable("its work queue is full")
+        return await real(self, function, *args, **options)
+
+    monkeypatch.setattr(Workers, "run", run)
+    assert "three months" in stage.ask(PARAPHRASE).text
+    (record,) = stage.records()
+    assert (record.n, record.k, record.missing) == (1, 1, 1)
+
+
+def test_a_wrong_entry_that_cannot_be_removed_is_not_served_either(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.begin(b"six months")
+
+    def away(*_: object) -> None:
+        raise Unavailable("the store is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stage.store, "discard", away)
+        stage.ask(PARAPHRASE)
+    (record,) = stage.records()
+    assert (record.n, record.k, record.missing) == (1, 1, 0)
+    assert ASKED in stage.entries()
+    stage.open()
+    stage.chance.value = 0.99
+    stage.forget()
+    assert stage.ask("Which notice period is there for the employees?").cache.status == "miss"
+    stage.forget()
+    asked = stage.ask(ASKED)
+    assert (asked.cache.status, "three months" in asked.text) == ("miss", True)
+    # The fresh answer takes its place.
+    assert stage.ask(ASKED).cache.status == "hit"
+
+
+def test_a_check_that_is_counted_meanwhile_withdraws_no_hit(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.begin()
+    real = cached.look_again
+
+    def look_again(path: AnswerPath, principal: Principal, asked: Asked, hit: Hit) -> Any:
+        tenant, entry = stage.acme.handle, hit.entry
+        assert path.cache.confirm(tenant, sealed(tenant, replace(entry, confirmed=entry.confirmed + 1)))
+        return real(path, principal, asked, hit)
+
+    monkeypatch.setattr(cached, "look_again", look_again)
+    assert stage.ask(ASKED).cache.status == "hit"
 
 
 def test_a_comparison_that_cannot_be_recorded_takes_nothing_from_the_answer(

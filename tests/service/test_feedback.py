@@ -102,16 +102,57 @@ def test_an_exact_hit_can_be_wrong_too_and_suspends_nothing(open_house: House, a
         assert (negatives.count(view), evidence.evidence(view)) == (0, [])
 
 
-def test_many_reports_suspend_the_template(open_house: House, ana: str) -> None:
-    """Each report of another pair; the lower limit of their share passes the target after a few."""
+def report_some(house: House, keys: list[str]) -> int:
     told = 0
     for number in range(8):
-        ask(open_house, ana, ASKED)
-        found = ask(open_house, ana, "Which notice period is there for " + "the " * number + "employees?")
+        key = keys[number % len(keys)]
+        ask(house, key, ASKED)
+        found = ask(house, key, "Which notice period is there for " + "the " * number + "employees?")
         if found["cache"]["kind"] != "semantic":
             break
-        tell(open_house, ana, found["request_id"])
+        assert tell(house, key, found["request_id"]).status_code == 200
         told += 1
+    return told
+
+
+def test_one_person_s_reports_suspend_nothing(open_house: House, ana: str) -> None:
+    assert report_some(open_house, [ana]) == 8
+    with tenant(open_house).reading() as view:
+        (record,) = evidence.evidence(view)
+    assert (record.state, record.reports) == ("uncertified", 8)
+
+
+def test_a_right_hit_with_another_spelling_of_a_number_is_not_suspended_by_a_report(open_house: House) -> None:
+    open_house.put(
+        "acme", "orders.md", "Orders. For orders of 1,200 EUR the limit is three per month.", allow=["tenant"]
+    )
+    ana, bo = open_house.key("acme", "ana"), open_house.key("acme", "bo")
+    ask(open_house, ana, "What is the limit for 1,200 EUR orders?")
+    hit = ask(open_house, bo, "What is the limit for 1200 EUR orders?")
+    assert hit["cache"]["kind"] == "semantic"
+    assert tell(open_house, bo, hit["request_id"]).json()["removed"] is True
+    with tenant(open_house).reading() as view:
+        (record,) = evidence.evidence(view)
+    assert (record.state, record.reports) == ("uncertified", 1)
+
+
+def test_a_pair_counts_once_for_each_person(open_house: House, ana: str) -> None:
+    """Two answers from one pair, told of one after the other."""
+    ask(open_house, ana, ASKED)
+    bo = open_house.key("acme", "bo")
+    hits = [(key, ask(open_house, key, PARAPHRASE)) for key in (ana, ana, bo)]
+    assert {hit["cache"]["kind"] for _, hit in hits} == {"semantic"}
+    counted = []
+    for key, hit in hits:
+        assert tell(open_house, key, hit["request_id"]).status_code == 200
+        with tenant(open_house).reading() as view:
+            counted.append(evidence.evidence(view)[0].reports)
+    assert counted == [1, 1, 2]
+
+
+def test_many_reports_suspend_the_template(open_house: House, ana: str) -> None:
+    """Each report of another pair, from two people; the lower limit of their share passes the target after a few."""
+    told = report_some(open_house, [ana, open_house.key("acme", "bo")])
     with tenant(open_house).reading() as view:
         (record,) = evidence.evidence(view)
     assert (record.state, record.why) == ("suspended", "feedback")

@@ -87,7 +87,14 @@ def test_version_1_becomes_today_s_with_its_vectors(tmp_path: Path) -> None:
     tenants.close()
 
 
-EVIDENCE = ("cache_evidence", "cache_feedback", "cache_judgements", "cache_namespaces", "cache_negatives")
+EVIDENCE = (
+    "cache_evidence",
+    "cache_feedback",
+    "cache_judgements",
+    "cache_labelled",
+    "cache_namespaces",
+    "cache_negatives",
+)
 
 
 def _version_2() -> MetaData:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,14 +11,15 @@ from typing import Any
 import pytest
 
 from cache.certificate import evidence, negatives
-from cache.certificate.counts import Label
+from cache.certificate.counts import ENTRIES, MOST_OF_ENTRY, Label
 from cache.certificate.evidence import Judged, Place
 from cache.openings import Opening
 from cache.standing import Standing
 from tenancy.control import Tenants
 from tenancy.errors import NotFound
 from tenancy.identity import Authenticator
-from tenancy.tenant import TenantHandle
+from tenancy.schema import cache_feedback
+from tenancy.tenant import TenantHandle, WriteView
 from tests.support.people import NOW, Company
 
 PLACE = Place("default", "lv_1", "ns_1", 0.05)
@@ -27,7 +29,8 @@ OPENING = Opening("default", 0.8, "ana", NOW, "trial")
 def judge(tenant: TenantHandle, *labels: Label, place: Place = PLACE, **changes: Any) -> None:
     with tenant.writing() as view:
         for label in labels:
-            judged = replace(Judged("uniform", label, "", "ce_1"), **changes)
+            # Each label is of another entry, unless the test names one.
+            judged = replace(Judged("uniform", label, "", f"ce_{secrets.token_hex(8)}"), **changes)
             evidence.record(view, place, judged, NOW)
 
 
@@ -140,26 +143,80 @@ def test_a_wrong_label_withholds_the_hits_until_right_ones_followed(acme: Compan
     assert standing(acme.handle).serves
 
 
+def report(view: WriteView, reporter: str, number: int) -> str:
+    """The asker says so, which `service.feedback` writes down, and it counts."""
+    view.execute(
+        cache_feedback.insert().values(
+            answer=f"a_{reporter}_{number}",
+            at=NOW,
+            verdict="wrong_hit",
+            reporter=reporter.encode(),
+            template=PLACE.template,
+            ladder=PLACE.ladder,
+            pair=str(number).encode(),
+        )
+    )
+    return evidence.report(view, PLACE, NOW)
+
+
 def test_reports_suspend_but_never_certify(acme: Company) -> None:
     judge(acme.handle, *same(64))
     with acme.handle.writing() as view:
         evidence.add_hits(view, {("default", "lv_1", "ns_1"): 1_000}, NOW)
-        for _ in range(60):
-            evidence.report(view, PLACE, NOW, excluded=False)
+        for number in range(60):
+            report(view, f"{number % 2}", number)
     assert standing(acme.handle).serves
     with acme.handle.writing() as view:
-        while evidence.report(view, PLACE, NOW, excluded=False) != "suspended":
-            pass
+        number = 60
+        while report(view, f"{number % 2}", number) != "suspended":
+            number += 1
     with acme.handle.reading() as view:
         (record,) = evidence.evidence(view)
     assert (record.state, record.why, record.hits) == ("suspended", "feedback", 1_000)
     assert 60 < record.reports < 110
 
 
-def test_one_report_of_an_excluded_pair_suspends(acme: Company) -> None:
+def test_one_person_s_reports_suspend_nothing_until_another_agrees(acme: Company) -> None:
     with acme.handle.writing() as view:
-        assert evidence.report(view, PLACE, NOW, excluded=False) == "uncertified"
-        assert evidence.report(view, PLACE, NOW, excluded=True) == "suspended"
+        assert {report(view, "ana", number) for number in range(30)} == {"uncertified"}
+        assert report(view, "bo", 30) == "suspended"
+
+
+def test_one_entry_certifies_nothing_and_its_later_labels_do_not_count(acme: Company) -> None:
+    judge(acme.handle, *same(200), entry="ce_1")
+    assert (standing(acme.handle).state, standing(acme.handle).n) == ("uncertified", MOST_OF_ENTRY)
+    for number in range(2, ENTRIES):
+        judge(acme.handle, *same(MOST_OF_ENTRY), entry=f"ce_{number}")
+    found = standing(acme.handle)
+    assert (found.state, found.n) == ("uncertified", MOST_OF_ENTRY * (ENTRIES - 1))
+    assert found.upper <= 0.05
+    judge(acme.handle, "same", entry="ce_last")
+    assert standing(acme.handle).state == "certified"
+
+
+def test_labels_beyond_an_entry_s_share_are_left_out_whatever_they_say(acme: Company) -> None:
+    judge(acme.handle, *same(MOST_OF_ENTRY), entry="ce_1")
+    judge(acme.handle, *labels("wrong", 30), *labels("missing", 30), entry="ce_1")
+    found = standing(acme.handle)
+    assert (found.n, found.k, found.state) == (MOST_OF_ENTRY, 0, "uncertified")
+    judge(acme.handle, "wrong", entry="ce_1", excluded=True)
+    assert standing(acme.handle).state == "suspended"
+    with acme.handle.writing() as view:
+        evidence.resume(view, "default", NOW + 5)
+    # New evidence counts the entry anew.
+    judge(acme.handle, *same(3), entry="ce_1")
+    assert standing(acme.handle).n == 3
+
+
+def test_a_refused_entry_is_no_pair(acme: Company, globex: Company) -> None:
+    with acme.handle.writing() as view:
+        negatives.refuse(view, "ce_1", now=NOW)
+        negatives.refuse(view, "ce_1", now=NOW)
+        assert negatives.count(view) == 0
+        assert negatives.refused(view, "ce_1")
+        assert not negatives.refused(view, "ce_2")
+    with globex.handle.reading() as view:
+        assert not negatives.refused(view, "ce_1")
 
 
 @pytest.mark.both_storages

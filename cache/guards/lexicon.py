@@ -65,6 +65,7 @@ EN_FILLERS: Final = _set(ENGLISH.fillers)
 EN_FILLER_PHRASES: Final = _phrases(ENGLISH.filler_phrases)
 EN_NEGATORS: Final = _set(ENGLISH.negators)
 EN_WEAK_NEGATORS: Final = _set(ENGLISH.weak_negators)
+EN_NEGATING_PHRASES: Final = _phrases(ENGLISH.negating_phrases)
 EN_NO_NEGATION: Final = _phrases(ENGLISH.no_negation)
 EN_ANTONYMS: Final = _compared(
     _pairs(ENGLISH.antonyms) | _grouped(ENGLISH.antonym_groups) | _pairs(" ".join(read_lines("antonyms.txt")))

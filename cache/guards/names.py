@@ -12,6 +12,7 @@ from cache.guards.words import Text, stem
 
 _SENTENCE: Final = regex.compile(r"(?:^|[.?!:]\s+|\n)\W*(\w)")
 _CAPITALISED: Final = regex.compile(r"(?<![\w'])\p{Lu}[\p{L}\p{M}]*(?:['-][\p{L}\p{M}]+)*")
+LETTERS: Final = regex.compile(r"(?<![\w'])[\p{L}\p{M}]+(?:['-][\p{L}\p{M}]+)*")
 _GOES_ON: Final = lexicon.EN_FUNCTION - {"of", "and", "or", "in", "for", "on", "at", "to", "with"}
 _ROMAN: Final = dict(zip("ivxlcdm", (1, 5, 10, 50, 100, 500, 1000), strict=True))
 _CANONICAL_ACRONYMS: Final = frozenset(lexicon.ALIASES.get(word, "") for word in lexicon.ACRONYMS) - {""}
@@ -24,9 +25,9 @@ _NO_NAME: Final = (
 
 def names(text: Text) -> set[str]:
     """Capitalised words that do not begin a sentence; none where capitals say nothing (ALL CAPS, Title Case)."""
-    if not _capitals_tell(text):
+    if not capitals_tell(text):
         return set()
-    starts = {match.start(1) for match in _SENTENCE.finditer(text.source)}
+    starts = sentence_starts(text)
     return {
         lexicon.ALIASES.get(word, word)
         for match in _CAPITALISED.finditer(text.source)
@@ -34,7 +35,12 @@ def names(text: Text) -> set[str]:
     }
 
 
-def _capitals_tell(text: Text) -> bool:
+def sentence_starts(text: Text) -> set[int]:
+    """Where in the source sentences begin."""
+    return {match.start(1) for match in _SENTENCE.finditer(text.source)}
+
+
+def capitals_tell(text: Text) -> bool:
     """Not in a text of capitals alone, and not where function words have them too."""
     letters = [word for word in text.cased[1:] if word[0].isalpha() and word != "I"]
     capitals = [word for word in letters if word[0].isupper()]

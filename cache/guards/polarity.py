@@ -39,6 +39,9 @@ for _phrase in lexicon.EN_NO_NEGATION:
     for _number, _word in enumerate(_phrase):
         if _word in lexicon.EN_NEGATORS or _word == "no":
             _HARMLESS.setdefault(_word, []).append((*_phrase, str(_number)))
+_HIDDEN: Final[dict[str, list[tuple[str, ...]]]] = {}
+for _phrase in lexicon.EN_NEGATING_PHRASES:
+    _HIDDEN.setdefault(_phrase[0], []).append(_phrase)
 _ZH_HARMLESS: Final = regex.compile(rf"(\p{{Script=Han}})[不没沒]\1|{alternatives(lexicon.ZH_NO_NEGATION)}")
 _ZH_NEGATOR: Final = regex.compile(alternatives(lexicon.ZH_NEGATORS))
 _ZH_ANTONYMS: Final = sorted(lexicon.ZH_ANTONYMS, key=lambda pair: (-len(pair[0]), pair))
@@ -73,16 +76,26 @@ def _en_negators(text: Text) -> int:
     if isinstance(known, int):
         return known
     words = text.words
-    if lexicon.EN_NEGATORS.isdisjoint(words) and "on-" not in text.source:
+    if lexicon.EN_NEGATORS.isdisjoint(words) and _HIDDEN.keys().isdisjoint(words) and "on-" not in text.source:
         text.memo["negators"] = 0
         return 0
     count = sum(
         (word in lexicon.EN_NEGATORS and not _is_harmless(words, position))
         or (word.startswith("non-") and len(word) > 5)
+        or (word in _HIDDEN and _negates(words, position))
         for position, word in enumerate(words)
     )
     text.memo["negators"] = count
     return count
+
+
+def _negates(words: tuple[str, ...], position: int) -> bool:
+    """Whether a phrase that denies without a negator begins there; a place that is "far from" another denies none."""
+    for phrase in _HIDDEN[words[position]]:
+        end = position + len(phrase)
+        if words[position:end] == phrase:
+            return phrase[0] != "far" or "".join(words[end : end + 1]).endswith(("ed", "ing"))
+    return False
 
 
 def _is_harmless(words: tuple[str, ...], position: int) -> bool:

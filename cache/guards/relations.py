@@ -227,14 +227,14 @@ def _find_bounds(words: tuple[str, ...]) -> Iterator[str]:
                 (word for word in words[end : end + 3] if word not in _BETWEEN and word not in CURRENCIES), ""
             )
             # "over the years" and "by the shop" bound nothing.
-            if _is_number(following) or (name not in _HARD and following in _DATES):
+            if is_number(following) or (name not in _HARD and following in _DATES):
                 yield name
-        numbered = word in _BEHIND and any(_is_number(before) for before in words[max(0, position - 3) : position])
+        numbered = word in _BEHIND and any(is_number(before) for before in words[max(0, position - 3) : position])
         if numbered and (match := _match(_BEHIND, words, position)):
             yield match[0]
 
 
-def _is_number(word: str) -> bool:
+def is_number(word: str) -> bool:
     return word[:1].isdigit() or word in _NUMBERS
 
 

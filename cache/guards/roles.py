@@ -134,7 +134,7 @@ def _asked_role(text: Text) -> str:
     """What is asked for: the subject in "Who reports to Ana?", the object in "Who does Ana report to?"."""
     if len(text.words) < 2 or text.words[0] not in _PERSONS:
         return ""
-    if text.words[1] in _DO:
+    if text.words[1] in _DO or (text.words[0] == "which" and not _DO.isdisjoint(text.words[2:4])):
         return "object"
     return "" if text.words[1] in lexicon.EN_FUNCTION else "subject"
 

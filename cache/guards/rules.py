@@ -18,7 +18,7 @@ import msgspec
 from tenancy.errors import Corrupt
 
 FOLDER: Final = Path(__file__).parent / "data"
-CODE: Final = "guards-4"
+CODE: Final = "guards-5"
 """Raised by hand when the code of a guard decides differently."""
 MAX_BYTES: Final = 2 << 20
 MAX_WORDS: Final = 100_000
@@ -53,6 +53,7 @@ class English(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     filler_phrases: list[str]
     negators: str
     weak_negators: str
+    negating_phrases: list[str]
     no_negation: list[str]
     antonyms: str
     antonym_groups: list[str]

@@ -35,6 +35,7 @@ def test_the_same_facts_in_other_words_are_the_same(stored: str) -> None:
     [
         ("The notice period is 6 weeks, and it begins when the letter arrives.", "quantity differs"),
         ("The notice period begins when the letter arrives.", "quantity differs"),
+        ("The notice period is 6 weeks; a leave lasts 12 weeks.", "quantity differs"),
         ("The notice period is not 12 weeks, and it begins when the letter arrives.", "polarity differs"),
         ("Costs of travel are paid after 12 weeks.", "other facts"),
         ("", "nothing to compare"),
@@ -99,7 +100,59 @@ def test_chinese_answers_are_compared_too() -> None:
     assert judge(said("员工可以远程工作。"), said("员工不可以远程工作。")).reason == "polarity differs"
 
 
+@pytest.mark.parametrize(
+    ("fresh", "stored"),
+    [
+        ("The fee is **4** EUR.", "The fee is 4 EUR."),
+        ("The fee is `4 EUR`.", "The fee is 4 EUR."),
+        ("The limit is _500_ EUR", "The limit is 500 EUR."),
+        ("The fee is 4&nbsp;EUR.", "The fee is 4\u00a0EUR."),
+        ("The fee is 1,200 EUR.", "The fee is EUR 1200."),
+        ("## Steps\n1. Send the form.\n2. Wait for HR.", "Steps: Send the form. Wait for HR."),
+        ("* Staff may park here\n* Guests may not", "Staff may park here; guests may not."),
+        ("| Grade | Notice |\n|---|---|\n| A | 4 weeks |\n| B | 12 weeks |", "Grade, notice\nB, 12 weeks\nA, 4 weeks"),
+        ("Yes, you may.", "You may."),
+        ("No, you may not park here.", "You may not park here."),
+        ("It costs 5 EUR and takes 3 days.", "It costs 5 EUR. It takes 3 days."),
+        ("It costs 5 EUR. It takes 3 days.", "It costs 5 EUR and takes 3 days."),
+        ("年假是**5天**。", "年假是5天"),
+    ],
+)
+def test_layout_is_no_difference(fresh: str, stored: str) -> None:
+    assert judge(said(fresh), said(stored)) == judging.SAME
+
+
+@pytest.mark.parametrize(
+    ("fresh", "stored", "reason"),
+    [
+        ("| A | 4 weeks |\n| B | 12 weeks |", "| A | 12 weeks |\n| B | 4 weeks |", "quantity differs"),
+        ("年假是5天\n病假是10天", "年假是10天\n病假是5天", "quantity differs"),
+        ("The notice is 4 weeks.", "The notice is 12 weeks; it used to be 4 weeks.", "quantity differs"),
+        ("- Guests may not smoke\n- Staff may park", "- Guests may smoke\n- Staff may not park", "polarity differs"),
+        ("Guests may not smoke; staff may park", "Guests may smoke; staff may not park", "polarity differs"),
+        ("Leave may be moved.", "Leave may be moved. Leave may never be moved.", "polarity differs"),
+        ("Up to 5 days.", "At least 5 days.", "bound differs"),
+        ("The buyer pays the seller.", "The seller pays the buyer.", "role differs"),
+        ("Staff get 4 weeks and guests get 12 weeks.", "Staff get 12 weeks and guests get 4 weeks.", "role differs"),
+        ("甲方付款给乙方", "乙方付款给甲方", "role differs"),
+        ("The deposit is refunded.", "The deposit is refunded only if the owner agrees.", "condition differs"),
+    ],
+)
+def test_what_stands_elsewhere_is_not_said_here(fresh: str, stored: str, reason: str) -> None:
+    found = judge(said(fresh), said(stored))
+    assert (found.wrong, found.reason) == (True, reason)
+    assert judge(said(fresh), said(fresh.replace(" ", "  "))) == judging.SAME
+
+
+def test_long_answers_are_read_statement_by_statement() -> None:
+    long = " ".join(f"Rule number {number} of the handbook holds for {number} weeks." for number in range(60))
+    assert not judge(said(long), said(long.replace(". ", ".\n- "))).wrong
+    assert judge(said(long), said(long.replace("for 41 weeks", "for 14 weeks"))).wrong
+
+
 def test_pairs_that_the_guards_exclude() -> None:
     assert excluded("How long is the notice period?", "How long is the notice period for 2 people?")
+    assert excluded("What is the limit for 1,200 EUR?", "What is the limit for 1,300 EUR?")
+    assert not excluded("What is the limit for 1,200 EUR?", "What is the limit for 1200 euro?")
     assert excluded("May I work from home?", "May I not work from home?")
     assert not excluded("How long is the notice period?", "How long is my notice period?")

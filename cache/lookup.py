@@ -174,12 +174,11 @@ def recheck(domain: PermissionDomain, view: ReadView, store: CacheStore, asked: 
     """
     if asked.namespace.domain != domain.fingerprint:
         return Reason.STALE_DOMAIN
-    for verdict in (
-        negatives.check_entry(view, entry),
-        freshness.check(domain, view, entry, store.policy, store.clock()),
-    ):
-        if not verdict.passed:
-            return Reason(verdict.reason)
+    if not (wrong := negatives.check_entry(view, entry)).passed:
+        return Reason(wrong.reason)
+    verdict = freshness.check(domain, view, entry, store.policy, store.clock())
+    if not verdict.passed:
+        return Reason(verdict.reason)
     try:
         return None if _is_held(view, store, asked, entry) else Reason.GONE
     except (Unavailable, Corrupt):

@@ -50,6 +50,7 @@ class _Draw:
     asked: Asked
     would: Would
     standing: Standing
+    user_id: str
 
     @property
     def place(self) -> Place:
@@ -96,7 +97,7 @@ class Comparison:
         self._asking = asking
         self._label: _Label | None = None
         if found.would is not None and found.standing is not None and found.would.purpose != "none":
-            draw = _Draw(asked, found.would, found.standing)
+            draw = _Draw(asked, found.would, found.standing, asking.principal.user_id)
             self._label = _Label(asking.path, asking.tenant, draw)
 
     async def compare(self, finished: Answer) -> None:
@@ -209,7 +210,8 @@ def _record(path: AnswerPath, tenant: TenantHandle, draw: _Draw, label: Label, r
     try:
         with tenant.writing() as view:
             evidence.add_hits(view, hits, now)
-            evidence.record(view, draw.place, Judged(purpose, label, reason, entry.id, kept_apart), now)
+            asker = evidence.asker_of(tenant, draw.user_id).hex()
+            evidence.record(view, draw.place, Judged(purpose, label, reason, entry.id, kept_apart, asker), now)
             if wrong:
                 pair = negatives.pair_of(tenant, draw.asked.question, entry.question)
                 negatives.add(view, pair, source="shadow", now=now)

@@ -24,13 +24,11 @@ from cache.stores.selector import Selector
 from retrieval.question import AnswerPath
 from tenancy.errors import InvalidInput, NotFound
 from tenancy.identity import Principal
-from tenancy.keys import keyed_hash
 from tenancy.schema import cache_feedback
 from tenancy.tenant import WriteView
 
 Verdict = Literal["wrong_hit", "wrong_answer", "edited", "good"]
 
-_PURPOSE: Final = "cache-reporters"
 _RELEASED: Final = frozenset({"allowed", "aborted"})
 
 
@@ -76,7 +74,7 @@ def tell(path: AnswerPath, principal: Principal, trail: Trail, answer_id: str, v
     try:
         with tenant.writing() as view:
             evidence.add_hits(view, hits, now)
-            said = _Said(answer_id, verdict, keyed_hash(tenant.audit.purpose(_PURPOSE), principal.user_id))
+            said = _Said(answer_id, verdict, evidence.asker_of(tenant, principal.user_id))
             if (new := _note(view, said, served, now)) and served is not None:
                 _report(view, trail, served, now, counts=new == "pair")
     except BaseException:

@@ -298,13 +298,13 @@ cache_namespaces = Table(
     Column("suspended", Float),
 )
 
-# How many labels of one stored answer count towards the evidence as it is now.
+# How many labels of one stored answer, and of one asker (a keyed hash), count towards the evidence as it is now.
 cache_labelled = Table(
     "cache_labelled",
     tenant,
     Column("template", Text, primary_key=True),
     Column("ladder", Text, primary_key=True),
-    Column("entry", Text, primary_key=True),
+    Column("about", Text, primary_key=True),
     Column("n", Integer, nullable=False),
 )
 

@@ -23,6 +23,9 @@ ENTRIES: Final = 20
 MOST_OF_ENTRY: Final = 10
 """Labels of one stored answer that count; which ones is decided by their order and never by what they say."""
 
+MOST_OF_ASKER: Final = 100
+"""Labels of one person's questions that count, in the same way: at 1 % nobody certifies a template alone."""
+
 Label = Literal["same", "wrong", "missing", "unanswered"]
 """What became of a drawn question. `missing`: its asker left before there was anything to compare."""
 
@@ -71,13 +74,15 @@ class Counts:
             return "uncertified"
         return "certified"
 
-    def after(self, label: Label, alpha: float, *, excluded: bool = False, before: int = 0) -> Counts:
+    def after(
+        self, label: Label, alpha: float, *, excluded: bool = False, of_entry: int = 0, of_asker: int = 0
+    ) -> Counts:
         """One more uniformly drawn question. `excluded`: it is of a kind that the guards are there to exclude;
-        `before`: labels of the same stored answer that count already.
+        `of_entry`, `of_asker`: labels of the same stored answer and of the same person that count already.
         """
         if label == "unanswered":
             return replace(self, unanswered=self.unanswered + 1)
-        if before >= MOST_OF_ENTRY:
+        if is_full(of_entry, of_asker):
             return self.suspended("veto class") if label == "wrong" and excluded else self
         wrong = label != "same"
         bets = self.bets if label == "missing" or not self.bets else drift.after(self.bets, wrong=wrong, alpha=alpha)
@@ -86,7 +91,7 @@ class Counts:
             n=self.n + 1,
             k=self.k + wrong,
             missing=self.missing + (label == "missing"),
-            entries=self.entries + (before == 0),
+            entries=self.entries + (of_entry == 0),
             bets=bets,
         )
         if self.state == "suspended":
@@ -111,6 +116,11 @@ class Counts:
 
     def _too_many(self, alpha: float) -> bool:
         return bound.above(self.n - self.missing, self.k - self.missing, alpha, level=self.level)
+
+
+def is_full(of_entry: int, of_asker: int) -> bool:
+    """Whether one more label of this stored answer and this person does not count."""
+    return of_entry >= MOST_OF_ENTRY or of_asker >= MOST_OF_ASKER
 
 
 EMPTY: Final = Counts()

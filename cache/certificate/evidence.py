@@ -2,7 +2,7 @@
 
 One row for each template and ladder version, one for each namespace in it. Writers of one tenant's database exclude
 each other on both back ends, so a row is read, moved and written in one write transaction, and several processes count
-into it. What is written here is about hits, never about questions: no text, no user.
+into it. What is written here is about hits, never about questions: no text, and of people keyed hashes alone.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from cache.certificate import bound
 from cache.certificate.bound import Prior
-from cache.certificate.counts import EMPTY, MOST_OF_ENTRY, Counts, Label
+from cache.certificate.counts import EMPTY, Counts, Label, is_full
 from cache.openings import Opening
 from cache.standing import Standing, State
 from tenancy.errors import NotFound
+from tenancy.keys import keyed_hash
 from tenancy.names import nfc_name
 from tenancy.prepared import Prepared
 from tenancy.schema import cache_evidence, cache_feedback, cache_judgements, cache_labelled, cache_namespaces
-from tenancy.tenant import ReadView, WriteView
+from tenancy.tenant import ReadView, TenantHandle, WriteView
 
 EVERY_LADDER: Final = "*"
 REPORTERS: Final = 2
@@ -59,13 +60,16 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One judgement; only a `uniform` one moves the certificate. `excluded`: of a kind that the guards exclude."""
+    """One judgement; only a `uniform` one moves the certificate. `excluded`: of a kind that the guards exclude.
+    `asker`: as of `asker_of`; without one nobody's share is counted.
+    """
 
     purpose: Literal["uniform", "probation", "feedback"]
     label: Label
     reason: str
     entry: str
     excluded: bool = False
+    asker: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +136,17 @@ def record(view: WriteView, place: Place, judged: Judged, now: float) -> Counts:
     before = _counts(view, place)
     if judged.purpose != "uniform":
         return before
-    labels = _labels_of(view, place, judged)
-    after = before.after(judged.label, place.alpha, excluded=judged.excluded, before=labels)
+    of_entry, of_asker = _labels_of(view, place, judged)
+    after = before.after(judged.label, place.alpha, excluded=judged.excluded, of_entry=of_entry, of_asker=of_asker)
     _write(view, place, before, after, now)
-    if judged.label in ("same", "wrong") and labels < MOST_OF_ENTRY:
+    if judged.label in ("same", "wrong") and not is_full(of_entry, of_asker):
         _count_in_namespace(view, place, wrong=judged.label == "wrong", now=now)
     return after
+
+
+def asker_of(tenant: TenantHandle, user_id: str) -> bytes:
+    """A keyed hash of a person, which tells only whether two labels or reports are of the same one."""
+    return keyed_hash(tenant.audit.purpose("cache-askers"), user_id)
 
 
 def add_hits(view: WriteView, hits: Mapping[tuple[str, str, str], int], now: float) -> None:
@@ -311,19 +320,25 @@ def _write(view: WriteView, place: Place, before: Counts, after: Counts, now: fl
     view.execute(update(cache_evidence).where(*_this(place)).values(values))
 
 
-def _labels_of(view: WriteView, place: Place, judged: Judged) -> int:
-    """How many labels of this entry counted before this one, which is counted if there is room for it."""
+def _labels_of(view: WriteView, place: Place, judged: Judged) -> tuple[int, int]:
+    """How many labels of this entry and of this asker counted before this one, which is added if it counts."""
     columns = cache_labelled.c
-    this = (columns.template == place.template, columns.ladder == place.ladder, columns.entry == judged.entry)
-    before = view.execute(select(columns.n).where(*this)).scalar_one_or_none()
-    if judged.label == "unanswered":
-        return before or 0
-    if before is None:
-        key = {"template": place.template, "ladder": place.ladder, "entry": judged.entry}
-        view.execute(insert(cache_labelled).values(key | {"n": 1}))
-    elif before < MOST_OF_ENTRY:
-        view.execute(update(cache_labelled).where(*this).values(n=before + 1))
-    return before or 0
+    before = []
+    abouts = (f"entry {judged.entry}", f"asker {judged.asker}")
+    for about in abouts:
+        this = (columns.template == place.template, columns.ladder == place.ladder, columns.about == about)
+        before.append(view.execute(select(columns.n).where(*this)).scalar_one_or_none() or 0)
+    of_entry, of_asker = before
+    if judged.label == "unanswered" or is_full(of_entry, of_asker):
+        return of_entry, of_asker
+    for about, number in zip(abouts, before, strict=True):
+        key = {"template": place.template, "ladder": place.ladder, "about": about}
+        this = (columns.template == place.template, columns.ladder == place.ladder, columns.about == about)
+        if number:
+            view.execute(update(cache_labelled).where(*this).values(n=number + 1))
+        elif about != "asker ":
+            view.execute(insert(cache_labelled).values(key | {"n": 1}))
+    return of_entry, of_asker
 
 
 def _space(view: WriteView, place: Place) -> tuple[int, int]:

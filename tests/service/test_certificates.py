@@ -113,3 +113,17 @@ def test_both_are_on_record_with_their_reason(command: Command) -> None:
     done = [event for event in events if event["phase"] == "outcome" and event["action"].startswith("cache.")]
     assert [event["action"] for event in done] == ["cache.suspend", "cache.resume", "cache.certificate"]
     assert [event["detail"].get("why") for event in done[:2]] == ["look into it", "it was fine"]
+
+
+def test_an_unknown_template_and_an_empty_reason_are_refused(command: Command) -> None:
+    at = ("--tenant", "acme")
+    known = ("--template", "default")
+    command("cache", "suspend", *at, "--template", "nope", "--reason", "trial", code=1)
+    command("cache", "certificate", *at, "--template", "nope", code=1)
+    for reason in ("", "  "):
+        command("cache", "suspend", *at, *known, "--reason", reason, code=1)
+    assert rows(command) == []
+    command("cache", "suspend", *at, *known, "--reason", "trial")
+    command("cache", "resume", *at, *known, "--reason", " ", code=1)
+    command("cache", "resume", *at, *known, "--reason", "over")
+    command("cache", "certificate", *at, *known)

@@ -42,7 +42,7 @@ def test_an_exact_hit_is_explained_with_its_namespace_and_scope(primed: Run) -> 
     assert (found["scope"]["groups"], found["scope"]["readable"], found["scope"]["empty"]) == (["staff"], 1, None)
     assert [step["rung"] for step in found["steps"]] == ["cacheability", "exact"]
     (candidate,) = found["candidates"]
-    assert [rung["rung"] for rung in candidate["rungs"]] == ["identity", "exact", "freshness"]
+    assert [rung["rung"] for rung in candidate["rungs"]] == ["identity", "exact", "negatives", "freshness"]
 
 
 def test_a_refused_candidate_shows_every_rung_with_its_reason(primed: Run) -> None:

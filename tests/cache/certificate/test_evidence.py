@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cache.certificate import evidence, negatives
-from cache.certificate.counts import ENTRIES, MOST_OF_ENTRY, Label
+from cache.certificate.counts import ENTRIES, MOST_OF_ASKER, MOST_OF_ENTRY, Label
 from cache.certificate.evidence import Judged, Place
 from cache.openings import Opening
 from cache.standing import Standing
@@ -192,6 +192,17 @@ def test_one_entry_certifies_nothing_and_its_later_labels_do_not_count(acme: Com
     assert found.upper <= 0.05
     judge(acme.handle, "same", entry="ce_last")
     assert standing(acme.handle).state == "certified"
+
+
+def test_one_asker_certifies_nothing_at_one_per_cent(acme: Company) -> None:
+    place = replace(PLACE, alpha=0.01)
+    judge(acme.handle, *same(450), place=place, asker="ana")
+    assert (standing(acme.handle, place).n, standing(acme.handle, place).state) == (MOST_OF_ASKER, "uncertified")
+    for asker in ("bo", "cy", "di"):
+        judge(acme.handle, *same(MOST_OF_ASKER + 5), place=place, asker=asker)
+    assert (standing(acme.handle, place).n, standing(acme.handle, place).state) == (400, "uncertified")
+    judge(acme.handle, *same(10), place=place, asker="ed")
+    assert standing(acme.handle, place).state == "certified"
 
 
 def test_labels_beyond_an_entry_s_share_are_left_out_whatever_they_say(acme: Company) -> None:

@@ -121,9 +121,9 @@ def test_an_unknown_template_and_an_empty_reason_are_refused(command: Command) -
     command("cache", "suspend", *at, "--template", "nope", "--reason", "trial", code=1)
     command("cache", "certificate", *at, "--template", "nope", code=1)
     for reason in ("", "  "):
-        command("cache", "suspend", *at, *known, "--reason", reason, code=1)
+        command("cache", "suspend", *at, *known, "--reason", reason, code=2)
     assert rows(command) == []
     command("cache", "suspend", *at, *known, "--reason", "trial")
-    command("cache", "resume", *at, *known, "--reason", " ", code=1)
+    command("cache", "resume", *at, *known, "--reason", " ", code=2)
     command("cache", "resume", *at, *known, "--reason", "over")
     command("cache", "certificate", *at, *known)

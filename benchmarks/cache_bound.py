@@ -160,7 +160,8 @@ def ours(
             # Labels without a change of state at once; the next one goes through the product's rules, and changes it.
             labels, k = tables(counts.level).change(wrong[at:])
             at += labels - 1
-            counts = replace(counts, n=labels - 1, k=k - int(wrong[at]))
+            # Each label is about a stored answer of its own.
+            counts = replace(counts, n=labels - 1, k=k - int(wrong[at]), entries=labels - 1)
         position = at if chance == 1.0 else int(events[np.searchsorted(events, at)])
         if position == len(shares):
             book.serve(state, at, position)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,52 +47,6 @@ def totals_agree(company: Company) -> bool:
     return tuple(kept) == tuple(counted) and dangling == 0
 
 
-def test_a_flood_in_one_tenant_evicts_nothing_of_another(
-    acme: Company, globex: Company, handbook: int, clock: Clock
-) -> None:
-    store = LocalStore(CachePolicy(max_entries=20), clock=clock)
-    ana = Desk(acme, acme.principal("ana"), store)
-    other = Desk(globex, globex.principal("gil"), store)
-    notes = globex.document("notes", allow=["tenant"])
-    kept = fill(other, 15, notes)
-    for number in range(60):
-        clock.now += 1
-        fill(ana, 1, handbook, start=number)
-    assert store.stats(acme.handle).entries <= 20
-    assert {record.id for record in store.inspect(globex.handle)} == set(kept)
-    assert totals_agree(acme)
-    newest = ana.exact("What is rule h59?")
-    assert isinstance(newest, Hit)
-    assert isinstance(ana.exact("What is rule a0?"), Miss)
-
-
-def test_eviction_spares_what_was_served_lately(acme: Company, handbook: int, clock: Clock) -> None:
-    store = LocalStore(CachePolicy(max_entries=10), clock=clock)
-    ana = Desk(acme, acme.principal("ana"), store)
-    for number in range(10):
-        clock.now += 1
-        fill(ana, 1, handbook, start=number)
-    clock.now += 1
-    assert isinstance(ana.exact("What is rule a0?"), Hit)
-    clock.now += 1
-    fill(ana, 1, handbook, start=10)
-    assert isinstance(ana.exact("What is rule a0?"), Hit)
-    assert isinstance(ana.exact("What is rule b1?"), Miss)
-
-
-def test_the_quota_of_bytes_holds_and_refuses_what_can_never_fit(acme: Company, handbook: int, clock: Clock) -> None:
-    store = LocalStore(CachePolicy(max_bytes=20_000), clock=clock)
-    ana = Desk(acme, acme.principal("ana"), store)
-    for number in range(20):
-        clock.now += 1
-        assert isinstance(ana.put(f"Rule {number}?", ana.answer(handbook, text="x" * 3_000)), Stored)
-    stats = store.stats(acme.handle)
-    assert 10_000 < stats.bytes <= 20_000
-    refused = ana.put("Rule 99?", ana.answer(handbook, text="x" * 30_000))
-    assert getattr(refused, "reason", "") == "larger than the quota"
-    assert totals_agree(acme)
-
-
 def test_expired_entries_go_first_and_by_sweep(ana: Desk, handbook: int, clock: Clock) -> None:
     fill(ana, 3, handbook)
     clock.now += 86_400
@@ -122,44 +75,6 @@ def test_what_a_selector_names_may_stand_in_the_audit(text: str) -> None:
     for field in ("entry", "template"):
         with pytest.raises(InvalidInput):
             Selector(**{field: text})  # type: ignore[arg-type]
-
-
-def test_each_selector_takes_its_own_entries_and_leaves_the_rest(
-    acme: Company, ana: Desk, bo: Desk, handbook: int, clock: Clock
-) -> None:
-    tenant, store = acme.handle, ana.store
-    travel = acme.document("travel", allow=["group:staff"])
-
-    def again() -> tuple[str, str, str]:
-        store.invalidate(tenant, Selector(everything=True))
-        (first,) = fill(ana, 1, handbook)
-        clock.now += 100
-        asked = bo.ask("Who pays for the trip?", template="travel", template_revision="travel@1")
-        second = bo.put(asked, bo.answer(handbook, travel))
-        third = bo.put("Who approves the trip?", bo.answer(travel))
-        assert isinstance(second, Stored)
-        assert isinstance(third, Stored)
-        return first, second.entry_id, third.entry_id
-
-    selectors: list[tuple[Callable[[tuple[str, str, str]], Selector], tuple[int, ...]]] = [
-        (lambda ids: Selector(document=handbook), (0, 1)),
-        (lambda ids: Selector(document=travel), (1, 2)),
-        (lambda ids: Selector(entry=ids[2]), (2,)),
-        (lambda ids: Selector(user=ana.principal.user_id), (0,)),
-        (lambda ids: Selector(template="travel"), (1,)),
-        (lambda ids: Selector(older_than=50), (0,)),
-        (lambda ids: Selector(document=travel, template="default"), (2,)),
-        (lambda ids: Selector(document=10_000), ()),
-        (lambda ids: Selector(everything=True), (0, 1, 2)),
-    ]
-    for make, expected in selectors:
-        ids = again()
-        selector = make(ids)
-        gone = {ids[position] for position in expected}
-        assert {record.id for record in store.inspect(tenant, selector=selector)} == gone
-        assert store.invalidate(tenant, selector) == len(gone)
-        assert {record.id for record in store.inspect(tenant)} == set(ids) - gone
-        assert totals_agree(acme)
 
 
 @pytest.mark.parametrize(

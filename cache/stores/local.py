@@ -7,9 +7,7 @@ only tells which rows to read. Several threads and processes may use one file.
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -35,18 +33,13 @@ from cache.stores import rows, tables
 from cache.stores.port import CacheStats, EntryRecord, StoreHealth
 from cache.stores.selector import Selector
 from cache.stores.tables import FILE
+from cache.stores.uses import Uses
 from cache.stores.vectors import VectorIndexes
 from tenancy.database import Database
 from tenancy.errors import Corrupt, InvalidInput, Unavailable
 from tenancy.tenant import TenantHandle
 
 _logger = logging.getLogger(__name__)
-USES: Final = 1_000
-"""Entries of a tenant whose last use waits to be written; an older use is lost, and with it an order of eviction."""
-
-TENANTS: Final = 1_024
-"""Tenants with such uses; the one that served least recently loses them, whatever the others served."""
-
 # Entries that one transaction of a sweep removes.
 _STEP: Final = 1_000
 # Eviction goes this far below the quota, so that a full cache does not evict at every write.
@@ -72,8 +65,7 @@ class LocalStore:
         self.policy = policy or CachePolicy()
         self.clock = clock
         self._indexes = VectorIndexes(memory_bytes)
-        self._used: OrderedDict[str, OrderedDict[str, float]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._uses = Uses()
 
     def get(self, tenant: TenantHandle, namespace: Namespace, exact: bytes) -> Entry | None:
         """The entry under an exact key; whether it may be served is the caller's to decide."""
@@ -124,15 +116,7 @@ class LocalStore:
 
     def touch(self, tenant: TenantHandle, entry: Entry) -> None:
         """Note that an entry served; written with the next `put`, since a hit should not cost a write."""
-        with self._lock:
-            used = self._used.setdefault(tenant.tenant_id, OrderedDict())
-            self._used.move_to_end(tenant.tenant_id)
-            used[entry.id] = self.clock()
-            used.move_to_end(entry.id)
-            if len(used) > USES:
-                used.popitem(last=False)
-            if len(self._used) > TENANTS:
-                self._used.popitem(last=False)
+        self._uses.note(tenant.tenant_id, entry.id, self.clock())
 
     def confirm(self, tenant: TenantHandle, entry: Entry) -> bool:
         """Replace the count of confirmations, and the checksum over it, of the entry of this id."""
@@ -219,13 +203,17 @@ class LocalStore:
     def close(self, tenant_id: str) -> None:
         """Forget what is in memory of a tenant that was closed or deleted."""
         self._indexes.drop(tenant_id)
-        self._take_used(tenant_id)
+        self._uses.take(tenant_id)
 
     @property
     def tenants(self) -> set[str]:
         """The ids of tenants of which something is in memory."""
-        with self._lock:
-            return self._indexes.tenants | set(self._used)
+        return self._indexes.tenants | self._uses.tenants
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all vectors in memory."""
+        return self._indexes.nbytes
 
     def _evict(self, connection: Connection, keep: int) -> None:
         count, size = connection.execute(select(tables.totals.c.entries, tables.totals.c.bytes)).one()
@@ -250,16 +238,12 @@ class LocalStore:
             _delete(connection, tables.entries.c.seq.in_(doomed[start : start + 500]))
 
     def _flush_use(self, tenant: TenantHandle, connection: Connection) -> None:
-        used = self._take_used(tenant.tenant_id)
+        used = self._uses.take(tenant.tenant_id)
         if used:
             connection.execute(
                 update(tables.entries).where(tables.entries.c.id == bindparam("served")).values(used=bindparam("at")),
                 [{"served": entry_id, "at": at} for entry_id, at in used.items()],
             )
-
-    def _take_used(self, tenant_id: str) -> dict[str, float]:
-        with self._lock:
-            return self._used.pop(tenant_id, {})
 
     @contextmanager
     def _reading(self, tenant: TenantHandle) -> Iterator[Connection]:

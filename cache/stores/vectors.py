@@ -176,6 +176,11 @@ class VectorIndexes:
         with self._lock:
             return {tenant_id for tenant_id, _ in self._indexes}
 
+    @property
+    def nbytes(self) -> int:
+        with self._lock:
+            return sum(index.nbytes for index in self._indexes.values())
+
     def drop(self, tenant_id: str) -> None:
         with self._lock:
             for key in [key for key in self._indexes if key[0] == tenant_id]:

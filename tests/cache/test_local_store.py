@@ -17,7 +17,7 @@ from cache.entry import Entry, new_entry_id, sealed
 from cache.lookup import Hit, Miss
 from cache.policy import CachePolicy
 from cache.store import Stored
-from cache.stores import local, rows, tables
+from cache.stores import rows, tables, uses
 from cache.stores.local import LocalStore
 from cache.stores.selector import Selector
 from cache.stores.vectors import VectorIndex, VectorIndexes
@@ -315,7 +315,7 @@ def test_an_entry_says_none_for_another_width() -> None:
 def test_uses_that_wait_to_be_written_are_bounded_and_one_tenants_flood_costs_another_none(
     acme: Company, globex: Company, handbook: int, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "USES", 3)
+    monkeypatch.setattr(uses, "USES", 3)
     store = LocalStore(CachePolicy(), clock=clock)
     ana = Desk(acme, acme.principal("ana"), store)
     notes = globex.document("notes", allow=["tenant"])
@@ -328,11 +328,11 @@ def test_uses_that_wait_to_be_written_are_bounded_and_one_tenants_flood_costs_an
     store.touch(globex.handle, entry)
     for record in store.inspect(acme.handle):
         store.touch(acme.handle, replace(entry, id=record.id))
-    assert {tenant: len(used) for tenant, used in store._used.items()} == {
+    assert {tenant: len(used) for tenant, used in store._uses._used.items()} == {
         globex.handle.tenant_id: 1, acme.handle.tenant_id: 3,
     }  # fmt: skip
     assert store.tenants == {acme.handle.tenant_id, globex.handle.tenant_id}
-    monkeypatch.setattr(local, "TENANTS", 1)
+    monkeypatch.setattr(uses, "TENANTS", 1)
     store.touch(globex.handle, entry)
     assert store.tenants == {globex.handle.tenant_id}
     store.close(globex.handle.tenant_id)

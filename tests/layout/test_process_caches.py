@@ -9,8 +9,7 @@ from tests.layout.scope_rule import parse, product_files
 
 # Attributes that outlive a request, with what separates the tenants in them, and what bounds them.
 KEPT = {
-    "cache/stores/local.py": "tenant id, then entry id; times without content, a fixed number of both",
-    "cache/stores/uses.py": "tenant id, then an entry's digest; times without content, a fixed number of both",
+    "cache/stores/uses.py": "tenant id, then a name of the entry; times without content, a fixed number of both",
     "cache/stores/vectors.py": "(tenant id, namespace); a budget of bytes",
     "cache/certificate/tally.py": "tenant id, then (template, ladder, namespace); numbers, written after so many hits",
     "cache/flight.py": "(tenant id, namespace, exact key); futures without content, for questions in flight",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from audit.log import AuditLog
 from audit.subjects import SubjectKeys
+from cache.stores.local import LocalStore
 from indexing.segment import Segment
 from indexing.snapshot import Snapshot
 from tenancy.database import Database, _Connection
@@ -18,6 +20,8 @@ from tests.service.house import House
 
 LIMIT = 3
 CONNECTIONS = 12
+VECTORS = 20_000
+"""Bytes for the vectors of remembered answers, about three tenants' too."""
 KINDS = (TenantHandle, AuditFiles, AuditLog, SubjectKeys, Snapshot, Segment, Database, _Connection)
 
 
@@ -26,7 +30,8 @@ def small(folder: Path, monkeypatch: pytest.MonkeyPatch) -> House:
     """A house whose budgets are for about three tenants."""
     monkeypatch.setattr("tenancy.control.HANDLES", LIMIT)
     monkeypatch.setattr("audit.logs.LOGS", LIMIT)
-    monkeypatch.setattr("cache.stores.local.TENANTS", LIMIT)
+    monkeypatch.setattr("cache.stores.uses.TENANTS", LIMIT)
+    monkeypatch.setattr("service.wiring.LocalStore", partial(LocalStore, memory_bytes=VECTORS))
     monkeypatch.setattr("tenancy.pools.connections_within", lambda _: CONNECTIONS)
     return House(folder, STRONGROOM_COLLECTIONS__BUDGET="40000")
 
@@ -45,7 +50,8 @@ def counted(earlier: list[object]) -> Counter[str]:
 
 @pytest.mark.slow
 def test_what_is_in_memory_does_not_grow_with_the_tenants_that_were_served(small: House) -> None:
-    counts, earlier = [], alive()
+    counts: list[Counter[str]] = []
+    earlier = alive()
     with small.client:
         for first in (0, 12):
             names = [f"t{number:02d}" for number in range(first, first + 12)]
@@ -64,7 +70,10 @@ def test_what_is_in_memory_does_not_grow_with_the_tenants_that_were_served(small
             counts.append(counted(earlier))
             assert services.path.collections.nbytes <= 40_000
             assert services.control.tenants._pools.open <= CONNECTIONS
-            assert len(services.path.cache.tenants) <= LIMIT
+            cache = services.path.cache
+            assert isinstance(cache, LocalStore)
+            assert 0 < cache.nbytes <= VECTORS
+            assert len(cache._uses.tenants) <= LIMIT
             assert len(services.path.collections._turns) == 0
             assert len(services.control.logs._marks) == 0
             assert len(services.loading._lines) == 0

@@ -17,7 +17,7 @@ from cache.entry import Entry, new_entry_id, sealed
 from cache.lookup import Hit, Miss
 from cache.policy import CachePolicy
 from cache.store import Stored
-from cache.stores import rows, tables, uses
+from cache.stores import local, rows, tables, uses
 from cache.stores.local import LocalStore
 from cache.stores.selector import Selector
 from cache.stores.vectors import VectorIndex, VectorIndexes

@@ -55,6 +55,7 @@ class Reason(StrEnum):
     VETOED = "vetoed by a guard"
     KNOWN_NEGATIVE = "reported as a wrong hit before"
     LOW_SCORE = "score too low"
+    OTHER_MODEL = "score fitted with another embedding model"
     UNVERIFIED = "refused by the verifier"
     VERIFIER_AWAY = "verifier failed"
     CORRUPT = "corrupt entry"

@@ -29,6 +29,9 @@ class Score(Protocol):
     def threshold(self) -> float:
         """The least probability served where the template's policy names none."""
 
+    def fits(self, embedder: str) -> bool:
+        """Whether it may judge similarities of the model with this fingerprint (`CompositeIdentity.embedder`)."""
+
     def probability(self, question: Text, cached: Text, similarity: float, near_misses: tuple[str, ...]) -> float:
         """Between 0 and 1. `similarity` is the cosine of the two; `near_misses` are codes of the guards."""
 
@@ -54,6 +57,9 @@ class Similarity:
 
     revision: str = "similarity-1"
     threshold: float = 0.5
+
+    def fits(self, embedder: str) -> bool:  # noqa: ARG002 - a port
+        return True
 
     def probability(self, question: Text, cached: Text, similarity: float, near_misses: tuple[str, ...]) -> float:  # noqa: ARG002 - a port
         if near_misses or not similarity > 0:

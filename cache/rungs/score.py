@@ -17,10 +17,15 @@ _logger = logging.getLogger(__name__)
 def check(
     ladder: Ladder, asked: Asked, cached: Text | None, similarity: float, near_misses: tuple[str, ...]
 ) -> Verdict:
-    """`value` is the probability. Anything but a number at or above the threshold is refused, and so is a failure."""
+    """`value` is the probability. Anything but a number at or above the threshold is refused, and so is a failure.
+
+    Models spread their cosines differently, so that a score knows those of its own model alone.
+    """
     if cached is None:
         return veto(NAME, Reason.LOW_SCORE)
     try:
+        if not ladder.score.fits(asked.identity.embedder):
+            return veto(NAME, Reason.OTHER_MODEL)
         probability = ladder.score.probability(asked.text, cached, similarity, near_misses)
     except Exception as error:  # noqa: BLE001 - a pair that the score did not foresee must not fail the question
         _logger.warning("the score failed (%s): answered afresh", type(error).__name__)

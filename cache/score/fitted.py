@@ -63,6 +63,12 @@ class Coefficients(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     fitted_on: dict[str, int]
 
 
+class _Revision(msgspec.Struct, frozen=True):
+    """What is read of an embedding model's fingerprint."""
+
+    revision: str
+
+
 class FittedScore:
     """The port `cache.ladder.Score`. Holds arrays only; safe to use from several threads."""
 
@@ -82,6 +88,14 @@ class FittedScore:
     def embedder(self) -> str:
         """The model whose cosines were seen while fitting: name and revision."""
         return self._data.embedder
+
+    def fits(self, embedder: str) -> bool:
+        """Whether the fingerprint names the model of `embedder`, by the digest of its files; its name may differ."""
+        try:
+            revision = msgspec.json.decode(embedder, type=_Revision).revision
+        except (msgspec.MsgspecError, UnicodeError):
+            return False
+        return revision == self._data.embedder.rpartition("@")[2]
 
     def probability(self, question: Text, cached: Text, similarity: float, near_misses: tuple[str, ...]) -> float:
         """Between 0 and 1; 0 where there is nothing to go by."""

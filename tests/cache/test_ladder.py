@@ -33,7 +33,11 @@ class Fixed:
     value: float = 0.9
     threshold: float = 0.7
     revision: str = "fixed-1"
+    model: str | None = None
     seen: list[tuple[str, str]] = field(default_factory=list)
+
+    def fits(self, embedder: str) -> bool:
+        return self.model in (None, embedder)
 
     def probability(self, question: Text | str, cached: Text | str, *_: object) -> float:
         self.seen.append(tuple(text if isinstance(text, str) else text.source for text in (question, cached)))  # type: ignore[arg-type]
@@ -46,6 +50,9 @@ class Failing:
 
     def __init__(self, error: Exception) -> None:
         self.error = error
+
+    def fits(self, _: str) -> bool:
+        return True
 
     def probability(self, *_: object) -> float:
         raise self.error
@@ -81,6 +88,16 @@ def test_the_score_decides_at_its_threshold_and_the_policy_may_choose_another(
     opened.store = LocalStore(CachePolicy(template=TemplatePolicy(score=0.71)), clock=clock)
     assert isinstance(found(opened, score=Fixed(0.7)), Miss)
     assert isinstance(found(opened, score=Fixed(0.71)), Hit)
+
+
+def test_the_score_judges_similarities_of_its_own_embedding_model_alone(opened: Desk) -> None:
+    own, other = Fixed(model=opened.ask(SAME).identity.embedder), Fixed(model="another model")
+    assert isinstance(found(opened, score=own), Hit)
+    missed = found(opened, score=other)
+    assert isinstance(missed, Miss)
+    assert missed.reason is Reason.OTHER_MODEL
+    assert missed.candidates[0].verdicts[-1].reason == "score fitted with another embedding model"
+    assert other.seen == []
 
 
 def test_the_verifier_decides_last_and_its_failure_is_a_miss(opened: Desk) -> None:

@@ -87,6 +87,13 @@ def test_a_similarity_that_is_no_cosine_is_never_served(similarity: float) -> No
     assert SCORE.probability(question, cached, 1.0000001, ()) >= SCORE.threshold
 
 
+def test_it_fits_the_model_that_it_was_fitted_with_and_no_other() -> None:
+    revision = SCORE.embedder.rpartition("@")[2]
+    assert SCORE.fits(f'{{"dimension":384,"name":"a copy of it","revision":"{revision}"}}')
+    for other in (f'{{"revision":"{revision}0"}}', '{"name":"all-MiniLM-L6-v2"}', revision, SCORE.embedder, "", "{"):
+        assert not SCORE.fits(other)
+
+
 def test_a_language_without_rules_is_never_served() -> None:
     german = read("Wie lange ist die Frist für die Kündigung?"), read("Wie lang ist die Frist für eine Kündigung?")
     assert SCORE.probability(*german, 1.0, ()) == 0.0

@@ -26,6 +26,7 @@ from tenancy.control import Tenants
 from tenancy.identity import Authenticator, Role
 from tenancy.keys import MasterKey
 from tenancy.tenant import WriteView
+from tests.support.scores import for_any_model
 
 MASTER = MasterKey(bytes(range(32)))
 THRESHOLD = 0.85
@@ -60,7 +61,7 @@ class Deployment:
 
     def _start(self) -> None:
         structlog.configure(processors=[self._watch])
-        services = build(self.settings, MASTER)
+        services = for_any_model(build(self.settings, MASTER))
         pipeline = replace(services.pipeline, chunking=Chunking(PARAGRAPH, 0))
         self.services: Services = replace(services, pipeline=pipeline)
         self._client = TestClient(create_app(self.services))

@@ -28,6 +28,7 @@ from service.wiring import Services, build, ingestion, open_collections
 from tenancy.identity import Role
 from tenancy.keys import MasterKey
 from tests.isolation.traces import MARK, Detector, Library
+from tests.support.scores import for_any_model
 
 ABSENT = ("id-none-0000", "id-none-0001")
 RECALL_AT = 5
@@ -262,7 +263,7 @@ async def open_site(
         }
     )
     with captured_log() as log:
-        services = build(settings, MasterKey(bytes(range(32))))
+        services = for_any_model(build(settings, MasterKey(bytes(range(32)))))
         if embedder is not None:
             services = _with_embedder(services, embedder)
         try:

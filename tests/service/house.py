@@ -21,6 +21,7 @@ from service.wiring import build
 from tenancy.errors import NotFound
 from tenancy.identity import Role
 from tenancy.keys import MasterKey
+from tests.support.scores import for_any_model
 
 MASTER = MasterKey(bytes(range(32)))
 ALL_ROLES = tuple(Role)
@@ -38,7 +39,7 @@ class House:
                 **environment,
             }
         )
-        self.services = build(self.settings, MASTER)
+        self.services = for_any_model(build(self.settings, MASTER))
         self.app = create_app(self.services)
         self.client = TestClient(self.app)
         self._keys: dict[tuple[str, str, tuple[Role, ...], tuple[str, ...]], str] = {}

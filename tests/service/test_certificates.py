@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from service.cli import run
+from tests.support.scores import any_model_score
 
 NOTICE = "Notice periods. The notice period for employees is three months to the end of a quarter."
 ASKED = "What is the notice period for employees?"
@@ -31,6 +32,7 @@ def command(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     monkeypatch.setenv(
         "STRONGROOM_CACHE__TEMPLATES", "{default = {shadow = 1e-9, probation = 0, alpha = 0.05, score = 0.0}}"
     )
+    monkeypatch.setattr("service.wiring.default_score", any_model_score)
 
     def go(*words: str, code: int = 0) -> Any:
         assert run([*words, "--json"]) == code, capsys.readouterr().err

@@ -137,7 +137,8 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Would:
-    """The first candidate that passed every rung of its own and is not served.
+    """The candidate that would have been served: the first that passed every rung of its own and is off probation, or
+    where all that passed are on it, the first of these.
 
     `purpose` says why to compare it with the fresh answer: `uniform`, drawn for the certificate; `probation`, among
     the first hits of a new entry; `none`: not at all.

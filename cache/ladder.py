@@ -13,9 +13,10 @@ from typing import Final, Protocol
 
 from cache.decision import Asked
 from cache.guards import RULES_REVISION, Text
+from cache.policy import CachePolicy
 from tenancy.names import enc
 
-REVISION: Final = "ladder-1"
+REVISION: Final = "ladder-2"
 
 
 class Score(Protocol):
@@ -86,12 +87,13 @@ class Ladder:
             return None
         return self.verifier.threshold if asked.policy.verified is None else asked.policy.verified
 
-    def version(self, asked: Asked, floor: float | None) -> str:
+    def version(self, asked: Asked, floor: float | None, policy: CachePolicy) -> str:
         """ "lv_" and 16 hex digits: what decides about semantic hits of `asked`, without who asks what.
 
-        `floor` is the least similarity that an operator's opening serves.
+        `floor` is the least similarity that an operator's opening serves; `policy` the deployment's, whose times hold
+        where the template's own name none, and which says how many candidates are looked at.
         """
-        identity = asked.identity
+        identity, own = asked.identity, asked.policy
         parts = (
             REVISION,
             RULES_REVISION,
@@ -101,9 +103,10 @@ class Ladder:
             None if self.verifier is None else repr(self.verifier_threshold(asked)),
             None if floor is None else repr(floor),
             self.judge,
-            str(asked.policy.probation),
-            None if asked.policy.ttl_s is None else repr(asked.policy.ttl_s),
-            None if asked.policy.max_staleness_s is None else repr(asked.policy.max_staleness_s),
+            str(own.probation),
+            repr(float(policy.time_to_live if own.ttl_s is None else own.ttl_s)),
+            repr(float(policy.max_staleness if own.max_staleness_s is None else own.max_staleness_s)),
+            str(policy.nearest),
             identity.model_revision,
             identity.tokenizer_revision,
             identity.template_revision,

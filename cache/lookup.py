@@ -140,7 +140,7 @@ def semantic(
     steps.append(window.check(tokens, limit))
     if not steps[-1].passed:
         return Miss(Reason.WINDOW, steps=tuple(steps))
-    standing = standings.of(view, ladder, asked)
+    standing = standings.of(view, ladder, asked, store.policy)
     allowed = standings.check(standing)
     if not (allowed.passed or dry or standings.is_checked(ladder, asked)):
         return Miss(Reason(allowed.reason), standing=standing, steps=(*steps, allowed))
@@ -150,21 +150,21 @@ def semantic(
         return Miss(Reason(found.reason), standing=standing, steps=tuple(steps))
     trial = _Trial(domain, view, store, asked, ladder, standing, dry)
     refused: list[Candidate] = []
-    waiting: Miss | None = None
+    waiting: tuple[Entry, Candidate, tuple[Candidate, ...]] | None = None
     for entry, similarity in candidates:
         candidate = trial.of(entry, similarity)
-        if candidate.reason is None:
-            decided = trial.decided(entry, candidate, tuple(refused), [*steps, allowed])
-            if not isinstance(decided, Miss) or decided.reason is not Reason.PROBATION:
-                return decided
-            # A later one may have left its probation. Only the first that passes is ever drawn.
-            waiting = waiting or decided
-            trial = replace(trial, ladder=replace(ladder, random=lambda: 1.0))
+        if candidate.reason is not None:
+            _leave(view, store, entry, candidate.reason, dry=dry)
+        elif standings.on_probation(ladder, asked, entry):
+            # Not what is served, so not what is drawn either: a later one may have left its probation.
+            waiting = waiting or (entry, candidate, tuple(refused))
             candidate = replace(candidate, reason=Reason.PROBATION)
         else:
-            _leave(view, store, entry, candidate.reason, dry=dry)
+            return trial.decided(entry, candidate, tuple(refused), [*steps, allowed])
         refused.append(candidate)
-    return waiting or Miss(refused[0].reason or Reason.ABSENT, tuple(refused), standing=standing, steps=tuple(steps))
+    if waiting is not None:
+        return trial.decided(*waiting, [*steps, allowed])
+    return Miss(refused[0].reason or Reason.ABSENT, tuple(refused), standing=standing, steps=tuple(steps))
 
 
 def recheck(domain: PermissionDomain, view: ReadView, store: CacheStore, asked: Asked, entry: Entry) -> Reason | None:
@@ -187,7 +187,7 @@ def recheck(domain: PermissionDomain, view: ReadView, store: CacheStore, asked: 
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """The rungs that judge one candidate, and the decision about the first that all of them let pass."""
+    """The rungs that judge one candidate, and the decision about the one that is to be served."""
 
     domain: PermissionDomain
     view: ReadView

@@ -1,12 +1,13 @@
 """Which semantic hits are answered afresh and compared, in place of being served.
 
-A hit is one that every rung let pass. While nothing is served (no certificate, no opening) each is drawn, since it is
-answered afresh anyway; while hits are served, each is drawn with the policy's fixed probability. What is drawn depends
-on nothing that is known of the question or the entry, so the drawn ones are like the served ones; and the probability
-changes only with what earlier labels said, which the limits of `cache.certificate.bound` allow.
+A hit is an entry that every rung let pass and that is off probation: the first such candidate, which is what a
+certificate or an opening serves. While nothing is served each hit is drawn, since it is answered afresh anyway; while
+hits are served, each is drawn with the policy's fixed probability. What is drawn depends on nothing that is known of
+the question or the entry, so the drawn ones are like the served ones; and the probability changes only with what
+earlier labels said, which the limits of `cache.certificate.bound` allow.
 
-The first hits of a new entry are always compared (probation), drawn or not. Those of them that were drawn are labels
-like any other: the certificate speaks of all hits that the rungs let pass, of which those that are served are a part.
+The first `probation` times that a new entry would answer, it is compared and not served, under a certificate too. So
+these comparisons are no labels: the certificate speaks of what is served, and of that alone.
 """
 
 from __future__ import annotations
@@ -27,8 +28,13 @@ def probability(standing: Standing, policy: TemplatePolicy) -> float:
     return policy.shadow
 
 
+def on_probation(policy: TemplatePolicy, confirmed: int) -> bool:
+    """`confirmed` counts the entry's checks so far."""
+    return confirmed < policy.probation
+
+
 def purpose(standing: Standing, policy: TemplatePolicy, confirmed: int, random: Callable[[], float]) -> Purpose:
-    """Why to compare, or `none`. `confirmed` counts the entry's checks so far; `random` draws from [0, 1)."""
-    if random() < probability(standing, policy):
-        return "uniform"
-    return "probation" if confirmed < policy.probation else "none"
+    """Why to compare, or `none`. `random` draws from [0, 1), and is not asked about an entry on probation."""
+    if on_probation(policy, confirmed):
+        return "probation"
+    return "uniform" if random() < probability(standing, policy) else "none"

@@ -10,6 +10,7 @@ from cache.decision import Asked, Purpose, Reason
 from cache.entry import Entry
 from cache.ladder import Ladder
 from cache.openings import opening
+from cache.policy import CachePolicy
 from cache.standing import Standing
 from cache.verdict import Verdict, passed, veto
 from tenancy.tenant import ReadView
@@ -18,13 +19,13 @@ NAME: Final = "standing"
 _REASONS: Final = {"uniform": Reason.DRAWN, "probation": Reason.PROBATION}
 
 
-def of(view: ReadView, ladder: Ladder, asked: Asked) -> Standing:
+def of(view: ReadView, ladder: Ladder, asked: Asked, policy: CachePolicy) -> Standing:
     """How semantic hits of this template and namespace stand, in the state of `view`."""
     allowed = opening(view, asked.template)
     return evidence.standing(
         view,
         asked.template,
-        ladder.version(asked, None if allowed is None else allowed.threshold),
+        ladder.version(asked, None if allowed is None else allowed.threshold, policy),
         namespace=asked.space,
         alpha=asked.policy.alpha,
         opening=allowed,
@@ -41,6 +42,11 @@ def check(standing: Standing) -> Verdict:
 def is_checked(ladder: Ladder, asked: Asked) -> bool:
     """Whether hits are compared with fresh answers at all: there is a judge, and the policy draws some."""
     return ladder.judge is not None and asked.policy.shadow > 0
+
+
+def on_probation(ladder: Ladder, asked: Asked, entry: Entry) -> bool:
+    """Whether this entry is compared rather than served, whatever the standing."""
+    return ladder.judge is not None and shadow.on_probation(asked.policy, entry.confirmed)
 
 
 def purpose(

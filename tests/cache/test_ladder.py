@@ -229,11 +229,17 @@ def test_an_entry_on_probation_does_not_hide_a_later_one_that_left_it(opened: De
     assert isinstance(served, Hit)
     assert (served.entry.question, len(draws)) == (again, 1)
     assert [(one.entry_id, one.reason) for one in served.refused] == [(first.id, Reason.PROBATION)]
-    # The draw is about the first that passes, and comes before its probation.
+    # What is drawn, and so labelled, is what would have been served, and not what passed before it.
     missed = found(opened, judge="judge-1", random=lambda: 0.0)
     assert isinstance(missed, Miss)
     assert missed.would is not None
-    assert (missed.reason, missed.would.purpose, missed.would.entry.id) == (Reason.DRAWN, "uniform", first.id)
+    assert (missed.reason, missed.would.purpose, missed.would.entry.id) == (Reason.DRAWN, "uniform", served.entry.id)
+    with opened.company.handle.writing() as view:
+        close_template(view, "default")
+    missed = found(opened, judge="judge-1", random=lambda: 0.99)
+    assert isinstance(missed, Miss)
+    assert missed.would is not None
+    assert (missed.would.purpose, missed.would.entry.id) == ("uniform", served.entry.id)
 
 
 def test_a_hit_that_is_drawn_is_not_served(opened: Desk) -> None:
@@ -260,7 +266,9 @@ def test_without_certificate_or_opening_a_hit_is_only_named(opened: Desk) -> Non
         drawn = found(opened, judge="judge-1", random=lambda: 0.99)
         assert isinstance(drawn, Miss)
         assert drawn.would is not None
-        assert (drawn.reason, drawn.would.purpose) == (Reason.UNCERTIFIED, "uniform"), "of a new entry as well"
+        # What would not be served on a certificate either is no label for one.
+        purpose = "uniform" if confirmed == 2 else "probation"
+        assert (drawn.reason, drawn.would.purpose) == (Reason.UNCERTIFIED, purpose)
         assert drawn.would.entry.confirmed == confirmed
         confirm(opened, drawn.would)
 
@@ -412,24 +420,32 @@ def test_an_answer_that_is_drawn_by_chance_is_never_remembered(ana: Desk, handbo
 
 def test_each_version_of_what_decides_is_another_ladder(ana: Desk) -> None:
     """A change of rules, score, verifier, threshold, judge, model or template starts new evidence; a question none."""
-    asked, ladder = ana.ask(QUESTION), Ladder(judge="judge-1")
+    asked, ladder, policy = ana.ask(QUESTION), Ladder(judge="judge-1"), CachePolicy()
     stricter = replace(asked, policy=TemplatePolicy(score=0.99))
     versions = {
-        ladder.version(asked, None),
-        ladder.version(asked, 0.9),
-        ladder.version(asked, 0.91),
-        ladder.version(stricter, None),
-        replace(ladder, score=Fixed()).version(asked, None),
-        replace(ladder, score=Fixed(revision="fixed-2")).version(asked, None),
-        replace(ladder, verifier=Fixed()).version(asked, None),
-        replace(ladder, verifier=Fixed(threshold=0.71)).version(asked, None),
-        replace(ladder, judge="judge-2").version(asked, None),
-        ladder.version(replace(asked, policy=TemplatePolicy(probation=3)), None),
-        ladder.version(replace(asked, policy=TemplatePolicy(ttl_s=60.0)), None),
-        ladder.version(replace(asked, policy=TemplatePolicy(max_staleness_s=60.0)), None),
+        ladder.version(asked, None, policy),
+        ladder.version(asked, 0.9, policy),
+        ladder.version(asked, 0.91, policy),
+        ladder.version(stricter, None, policy),
+        replace(ladder, score=Fixed()).version(asked, None, policy),
+        replace(ladder, score=Fixed(revision="fixed-2")).version(asked, None, policy),
+        replace(ladder, verifier=Fixed()).version(asked, None, policy),
+        replace(ladder, verifier=Fixed(threshold=0.71)).version(asked, None, policy),
+        replace(ladder, judge="judge-2").version(asked, None, policy),
+        ladder.version(replace(asked, policy=TemplatePolicy(probation=3)), None, policy),
+        ladder.version(replace(asked, policy=TemplatePolicy(ttl_s=60.0)), None, policy),
+        ladder.version(replace(asked, policy=TemplatePolicy(max_staleness_s=60.0)), None, policy),
+        ladder.version(asked, None, replace(policy, time_to_live=60.0)),
+        ladder.version(asked, None, replace(policy, max_staleness=60.0)),
+        ladder.version(asked, None, replace(policy, nearest=6)),
     }
+    # What a template sets itself, the deployment's does not move; nor do sizes.
+    own = replace(asked, policy=TemplatePolicy(ttl_s=60.0))
+    assert ladder.version(own, None, replace(policy, time_to_live=7.0)) in versions
+    assert ladder.version(asked, None, replace(policy, max_entries=7, max_bytes=7)) in versions
     changed = ("model_revision", "tokenizer_revision", "template_revision", "adapter_revision", "embedder")
     for name in changed:
-        versions.add(ladder.version(replace(asked, identity=replace(asked.identity, **{name: "other"})), None))
-    assert len(versions) == 12 + len(changed)
-    assert ladder.version(ana.ask("Who pays?", filter="x"), None) in versions
+        versions.add(ladder.version(replace(asked, identity=replace(asked.identity, **{name: "other"})), None, policy))
+    # A time has the same version wherever it is set: two of the fifteen are set twice.
+    assert len(versions) == 15 - 2 + len(changed)
+    assert ladder.version(ana.ask("Who pays?", filter="x"), None, policy) in versions

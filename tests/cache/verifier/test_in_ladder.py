@@ -10,6 +10,7 @@ import pytest
 
 from cache.ladder import Ladder
 from cache.lookup import Hit, Miss, Reason
+from cache.policy import CachePolicy
 from cache.verifier.pair import PairVerifier
 from service.settings import VerifierSettings
 from service.wiring import ladder
@@ -81,7 +82,7 @@ def test_other_weights_are_another_version_of_the_ladder(desk: Desk, verifier: P
     small_verifier(tmp_path / "other", seed=9)
     other = PairVerifier(tmp_path / "other")
     asked = desk.ask(SAME)
-    versions = {Ladder(verifier=made).version(asked, None) for made in (verifier, other, None)}
+    versions = {Ladder(verifier=made).version(asked, None, CachePolicy()) for made in (verifier, other, None)}
     other.close()
     assert len(versions) == 3
 

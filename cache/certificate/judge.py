@@ -2,7 +2,8 @@
 
     same text -> same
     otherwise wrong, by the first of
-        nothing to compare | no shared evidence | a value differs | a denial, a bound or a role differs | other facts
+        nothing to compare | no shared evidence | a value differs
+        | a denial, a name, a bound or a role differs | other facts
 
 The fresh answer is the measure: what it cites and every value that it states has to be in the stored one, which may say
 more. Layout counts for nothing, place does: both answers are read as statements (sentences, list items, rows of a
@@ -21,11 +22,12 @@ from typing import Final
 
 import regex
 
+from cache.certificate.wording import names_differ
 from cache.guards import compare, polarity, relations, roles
 from cache.guards.slots import SOFT, extract
 from cache.guards.words import MAX_CHARACTERS, Language, Text, common_language, read
 
-JUDGE_REVISION: Final = "judge-2"
+JUDGE_REVISION: Final = "judge-3"
 
 _MARKS: Final = regex.compile(r"[\[【]\s*S\d{1,4}(?:\s*[,;、，]\s*S\d{1,4})*\s*[\]】]")
 # What a list item, a heading or a quotation begins with, and the line under the head of a table.
@@ -217,6 +219,8 @@ def _denies(pair: _Pair, language: Language) -> str | None:
     near = [one for one in pair.around if one is stored or _overlap(fresh, one) >= _ALIKE]
     if not all(polarity.check(fresh, one, language).passed for one in near):
         return "polarity differs"
+    if names_differ(fresh, stored):
+        return "name differs"
     if not relations.check(fresh, stored, language).passed:
         return "bound differs"
     if not roles.check(fresh, stored, language).passed:

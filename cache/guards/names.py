@@ -57,11 +57,11 @@ def differ(ours: set[str], theirs: set[str], question: Text, cached: Text) -> bo
 def _absent(names_: set[str], others: set[str], other: Text) -> bool:
     present = {lexicon.ALIASES.get(word, word) for word in other.words}
     present |= {one + two for one, two in zip(other.words, other.words[1:], strict=False)}
-    roots = {_root(word) for word in present}
-    return any(name not in present and _root(name) not in roots and not _abbreviates(name, others) for name in names_)
+    roots = {root(word) for word in present}
+    return any(name not in present and root(name) not in roots and not _abbreviates(name, others) for name in names_)
 
 
-def _root(name: str) -> str:
+def root(name: str) -> str:
     """Of a name, its genitive or plural, and the word for its people: "India", "India's", "Indians"."""
     root = stem(name)
     if root.endswith("ian") and len(root) > 5:

@@ -59,6 +59,13 @@ def test_other_people_are_wrong() -> None:
     assert not judge(fresh, said("In that season the team was led by Kuechly, ahead of Davis.")).wrong
 
 
+def test_another_name_in_nearly_the_same_words_is_wrong() -> None:
+    fresh = said("Their letters soon reached France, England and Spain as well.")
+    other = said("Their letters soon reached Spain, England and Spain as well.")
+    assert judge(fresh, other).reason == "name differs"
+    assert not judge(fresh, said("As well, their letters soon reached France, England and Spain.")).wrong
+
+
 def test_yes_is_not_no() -> None:
     assert judge(said("Yes, with a form."), said("No, without a form.")).wrong
     assert not judge(said("Yes, with a form."), said("Yes, with a form")).wrong

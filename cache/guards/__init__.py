@@ -7,7 +7,19 @@ of the code and of every list in `data/`.
 
 from __future__ import annotations
 
-from cache.guards import contrast, families, forms, marks, polarity, relations, roles, slots, spelling
+from cache.guards import (
+    contrast,
+    families,
+    forms,
+    labels,
+    marks,
+    polarity,
+    qualifiers,
+    relations,
+    roles,
+    slots,
+    spelling,
+)
 from cache.guards.rules import REVISION as RULES_REVISION
 from cache.guards.words import Language, Text, common_language, read
 from cache.verdict import Verdict, passed, veto
@@ -32,15 +44,26 @@ def compare(question: Text, cached: Text) -> Verdict:
     return passed("guards", near=verdict.near) if verdict.passed else verdict
 
 
-_TURNED = (marks.check, slots.check, families.check, relations.check, spelling.check, contrast.check)
+_TURNED = (
+    marks.check,
+    slots.check,
+    labels.check,
+    families.check,
+    relations.check,
+    spelling.check,
+    qualifiers.check,
+    contrast.check,
+)
 # `contrast` stands last: what it saw but did not refuse is for the score.
 _CHECKS = (
     slots.check,
+    labels.check,
     families.check,
     relations.check,
     roles.check,
     marks.check,
     forms.check,
     spelling.check,
+    qualifiers.check,
     contrast.check,
 )

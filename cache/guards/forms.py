@@ -36,6 +36,12 @@ _SUBJECTS: Final = {"i": 1, "we": 2, "he": 3, "she": 4, "they": 5}
 _OBJECTS: Final = {"me": 1, "us": 2, "him": 3, "them": 5}
 # "For me to cancel", "let me cancel", "tell me": the person behind these does it, or is only told.
 _LOOSE: Final = frozenset({"for", "let", "lets"}) | lexicon.EN_FILLERS
+# Behind a subject a form with "s" is a verb: "how it works".
+_NOT_PLURAL: Final = _words("it he she this that who which what")
+# With one of these the past is told otherwise, or the participle is none.
+_TIMED: Final = _PASSIVE | _words("did has have had would by")
+_ARTICLES: Final = _words("a an the my your our his her its their this that each every one")
+_PLURALS: Final = _words("children women men people")
 _FOCUS: Final = _words("only even just")
 
 
@@ -54,6 +60,10 @@ def check(question: Text, cached: Text, language: Language) -> Verdict:
         return veto(NAME, "stage differs")
     if _focus_differs(question, cached):
         return veto(NAME, "focus differs")
+    if _plural_differs(question, cached) or _plural_differs(cached, question):
+        return veto(NAME, "plural with a meaning of its own")
+    if _time_differs(question, cached) or _time_differs(cached, question):
+        return veto(NAME, "time differs")
     if _nouns_swapped(question, cached):
         return veto(NAME, "nouns exchanged")
     return passed(NAME)
@@ -163,6 +173,51 @@ def _focus_differs(question: Text, cached: Text) -> bool:
 
 def _without(words: tuple[str, ...], position: int) -> tuple[str, ...]:
     return words[:position] + words[position + 1 :]
+
+
+def _plural_differs(question: Text, cached: Text) -> bool:
+    """ "Customs" against "custom"; "two glasses" and "savings account" are plain."""
+    words = question.words
+    for before, word, after in zip(("", *words), words, (*words[1:], ""), strict=False):
+        if before in _NOT_PLURAL or is_number(before) or word in cached.words:
+            continue
+        singles = {lexicon.PLURALS.get(word)}
+        if after not in question.content:
+            singles.add(lexicon.PLURALS_ALONE.get(word))
+        if after in ("of", "and"):
+            singles.add(lexicon.PLURALS_OF.get(word))
+        # "The algorithm works" is a verb, "the works council" is none.
+        if before not in question.content and (mass := lexicon.PLURALS_MASS.get(word)) and _is_mass(mass, cached):
+            singles.add(mass)
+        if any(single in cached.words and single not in words for single in singles if single):
+            return True
+    return False
+
+
+def _is_mass(word: str, text: Text) -> bool:
+    """Whether the word stands for no single thing there: without an article, or before the noun that it qualifies."""
+    position = text.words.index(word) if word in text.words else -1
+    before, after = (["", *text.words][position], [*text.words, ""][position + 1])
+    return position >= 0 and before not in text.content and (before not in _ARTICLES or after in text.content)
+
+
+def _time_differs(question: Text, cached: Text) -> bool:
+    """ "Which contracts expired" against "which contracts expire": the same verb in the past and in the present."""
+    if not _TIMED.isdisjoint(question.words) or not _TIMED.isdisjoint(cached.words):
+        return False
+    present = {cached.stems[word]: word for word in cached.content}
+    return any(
+        _is_past(word) and (other := present.get(question.stems[word], word)) != word and not _is_inflected(other)
+        for word in question.content
+    )
+
+
+def _is_past(word: str) -> bool:
+    return _is_participle(word) and word not in _PLURALS
+
+
+def _is_inflected(word: str) -> bool:
+    return _is_participle(word) or _is_present(word)
 
 
 def _nouns_swapped(question: Text, cached: Text) -> bool:

@@ -72,6 +72,18 @@ EN_ANTONYMS: Final = _compared(
 )
 # A word with one of these in front is its opposite ("unlock", "inactive"); checked only when both words occur.
 EN_NEGATIVE_PREFIXES: Final = frozenset({"un", "in", "im", "il", "ir", "dis", "non", "de", "mis", "self"})
+# "overpaid" and "underpaid", "hypertension" and "hypotension": the same word behind these is an opposite.
+OPPOSED_BEGINNINGS: Final = _pairs(ENGLISH.opposed_beginnings)
+# Plurals with a meaning of their own -> their singulars: everywhere, not before a noun, only before "of" or "and", only
+# against a singular without an article.
+PLURALS, PLURALS_ALONE, PLURALS_OF, PLURALS_MASS = (
+    {plural: single for single, plural in (pair.split("/") for pair in pairs.split())}
+    for pairs in (ENGLISH.plurals, ENGLISH.plurals_alone, ENGLISH.plurals_of, ENGLISH.plurals_mass)
+)
+CONFUSABLES: Final = _pairs(ENGLISH.confusables)
+JUDGEMENTS: Final = _set(ENGLISH.judgements)
+# Nouns that a single letter behind them names: "plan b".
+LABELLED: Final = _set(ENGLISH.labelled) | _set(ENGLISH.numbered)
 SYNONYMS: Final = ENGLISH.synonyms
 SYMMETRIC: Final = _set(ENGLISH.symmetric)
 # Each name of a thing -> the one that stands for all.

@@ -34,6 +34,7 @@ _OPPOSITES: Final[dict[str, set[str]]] = {}
 for _one, _other in lexicon.EN_ANTONYMS:
     if stem(_one) not in _NEGATORS and stem(_other) not in _NEGATORS and stem(_one) != stem(_other):
         _OPPOSITES.setdefault(stem(_one), set()).add(stem(_other))
+_BEGINNINGS: Final = sorted(lexicon.OPPOSED_BEGINNINGS)
 _HARMLESS: Final[dict[str, list[tuple[str, ...]]]] = {}
 for _phrase in lexicon.EN_NO_NEGATION:
     for _number, _word in enumerate(_phrase):
@@ -181,6 +182,26 @@ def opposites(word: str, text: Text, roots: Mapping[str, str]) -> Set[str]:
         found.add(deprived)
     elif root.endswith("less") and (given := f"{root[:-4]}ful") in roots:
         found.add(given)
+    found.update(counterpart for counterpart in _counterparts(root) if roots.get(counterpart) == counterpart)
+    return found
+
+
+def _counterparts(root: str) -> Set[str]:
+    """Opposites by the form alone: "overpaid" and "underpaid", "franchisor" and "franchisee", "long-" and "short-term".
+
+    A stem has lost one "e": that of "franchisee" ends in one still.
+    """
+    found: set[str] = set()
+    if root.endswith(("or", "er")) and len(root) > 4:
+        found.add(f"{root[:-2]}e")
+    elif root.endswith("e") and len(root) > 4:
+        found |= {f"{root[:-1]}or", f"{root[:-1]}er"}
+    for one, other in _BEGINNINGS:
+        if root.startswith(one) and len(rest := root[len(one) :]) > 2:
+            found.add(other + rest)
+    head, hyphen, tail = root.partition("-")
+    if hyphen and tail:
+        found |= {f"{against}-{tail}" for against in _OPPOSITES.get(stem(head), _NONE)}
     return found
 
 

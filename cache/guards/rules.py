@@ -18,7 +18,7 @@ import msgspec
 from tenancy.errors import Corrupt
 
 FOLDER: Final = Path(__file__).parent / "data"
-CODE: Final = "guards-5"
+CODE: Final = "guards-6"
 """Raised by hand when the code of a guard decides differently."""
 MAX_BYTES: Final = 2 << 20
 MAX_WORDS: Final = 100_000
@@ -57,6 +57,14 @@ class English(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     no_negation: list[str]
     antonyms: str
     antonym_groups: list[str]
+    opposed_beginnings: str
+    plurals: str
+    plurals_alone: str
+    plurals_of: str
+    plurals_mass: str
+    confusables: str
+    judgements: str
+    labelled: str
     symmetric: str
     synonyms: str
     irregular: str

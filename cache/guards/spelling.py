@@ -9,20 +9,31 @@ from __future__ import annotations
 
 from typing import Final
 
+from cache.guards import lexicon
 from cache.guards.rules import read_lines
-from cache.guards.words import Language, Text
+from cache.guards.words import Language, Text, stem
 from cache.verdict import Verdict, passed, veto
 
 NAME = "spelling"
 
 _ROMAN: Final = frozenset("ivxlcdm")
 _LOOKALIKES: Final = frozenset(read_lines("lookalikes.txt.gz"))
+# Word, plural, and stem where it is not another word's too -> the words of pairs that it may be.
+_BASES: Final[dict[str, tuple[str, ...]]] = {}
+for _word in sorted({word for pair in lexicon.CONFUSABLES for word in pair}):
+    for _form in dict.fromkeys((_word, f"{_word}s")):
+        _BASES[_form] = (_word,)
+for _word in sorted({word for pair in lexicon.CONFUSABLES for word in pair}):
+    if (_root := stem(_word)) not in _BASES:
+        _BASES[_root] = (_word,)
 _ENDINGS: Final = ("s", "es", "d", "ed", "ing")
 
 
 def check(question: Text, cached: Text, language: Language) -> Verdict:
     if language is not Language.ENGLISH:
         return passed(NAME)
+    if _confused(question, cached):
+        return veto(NAME, "another word that is often taken for it")
     ours = [word for word in question.content if word not in cached.stems and len(word) > 4]
     theirs = [word for word in cached.content if word not in question.stems and len(word) > 4]
     alike = any(
@@ -34,6 +45,18 @@ def check(question: Text, cached: Text, language: Language) -> Verdict:
         for other in theirs
     )
     return veto(NAME, "another word that looks alike") if alike else passed(NAME)
+
+
+def _confused(question: Text, cached: Text) -> bool:
+    """Whether each text has one of a pair ("ensure", "insure") that the other has not."""
+    ours, theirs = _confusable(question, cached), _confusable(cached, question)
+    return bool(ours and theirs) and any((one, two) in lexicon.CONFUSABLES for one in ours for two in theirs)
+
+
+def _confusable(text: Text, other: Text) -> list[str]:
+    """The words of pairs that only `text` has, in their base form."""
+    own = [word for word in text.content if word not in other.stems]
+    return [base for word in own for base in (_BASES.get(word) or _BASES.get(text.stems[word], ()))]
 
 
 def misspelt(word: str, other: str) -> bool:

@@ -60,7 +60,7 @@ REFUSED = [
     ("slots", "Is the limit 2½ hours?", "Is the limit 21/2 hours?"),
     ("slots", "What happens to a claim of 1.200 EUR?", "What happens to a claim of 1200 EUR?"),
     ("slots", "What happens to a claim of 1.000 EUR?", "What happens to a claim of 1 EUR?"),
-    ("contrast", "Who belongs to class D?", "Who belongs to class S?"),
+    ("labels", "Who belongs to class D?", "Who belongs to class S?"),
     ("contrast", "What does section xxvii say?", "What does section xxviii say?"),
     ("roles", "How do I change dollars to euros?", "How do I change euros to dollars?"),
     ("polarity", "Does the policy apply to existing customers?", "Does the policy apply to new customers?"),

@@ -57,6 +57,7 @@ class Reason(StrEnum):
     LOW_SCORE = "score too low"
     OTHER_MODEL = "score fitted with another embedding model"
     UNVERIFIED = "refused by the verifier"
+    UNASKED = "not put before the verifier: others were, or its time was spent"
     VERIFIER_AWAY = "verifier failed"
     CORRUPT = "corrupt entry"
     OTHER_NAMESPACE = "entry of another namespace"

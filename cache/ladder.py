@@ -16,7 +16,7 @@ from cache.guards import RULES_REVISION, Text
 from cache.policy import CachePolicy
 from tenancy.names import enc
 
-REVISION: Final = "ladder-2"
+REVISION: Final = "ladder-3"
 
 
 class Score(Protocol):
@@ -38,7 +38,7 @@ class Score(Protocol):
 
 
 class Verifier(Protocol):
-    """A learned second opinion on a pair that everything else let pass. Whatever it raises is a miss."""
+    """A learned opinion on the pairs that score and contrast alone would refuse. Whatever it raises is a miss."""
 
     @property
     def revision(self) -> str:
@@ -48,8 +48,12 @@ class Verifier(Protocol):
     def threshold(self) -> float:
         """The least probability served where the template's policy names none."""
 
-    def probability(self, question: str, cached: str) -> float:
-        """Between 0 and 1. Raises, within its own time limit, where it cannot say."""
+    @property
+    def timeout_s(self) -> float:
+        """For all the pairs of one question together."""
+
+    def probability(self, question: str, cached: str, *, within_s: float) -> float:
+        """Between 0 and 1. Raises, within `within_s`, where it cannot say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +76,25 @@ class Similarity:
 class Ladder:
     """`judge` is the revision of what compares a fresh answer with a stored one; without one nothing is compared, and
     so nothing certified. `random` draws from [0, 1).
+
+    With a verifier, a pair that the score alone would serve is served as without one. One that the score puts lower,
+    but at `worth` or above, or that the guard on contrast alone vetoes, is the verifier's to decide; of at most `pairs`
+    candidates a question.
     """
 
     score: Score = Similarity()
     verifier: Verifier | None = None
+    worth: float = 0.1
+    pairs: int = 2
     judge: str | None = None
     random: Callable[[], float] = SystemRandom().random
 
     def score_threshold(self, asked: Asked) -> float:
         return self.score.threshold if asked.policy.score is None else asked.policy.score
+
+    def worth_verifying(self, asked: Asked) -> float | None:
+        """The least probability of the score that goes before the verifier."""
+        return None if self.verifier is None else min(self.worth, self.score_threshold(asked))
 
     def verifier_threshold(self, asked: Asked) -> float | None:
         if self.verifier is None:
@@ -101,6 +115,8 @@ class Ladder:
             repr(self.score_threshold(asked)),
             None if self.verifier is None else self.verifier.revision,
             None if self.verifier is None else repr(self.verifier_threshold(asked)),
+            None if self.verifier is None else repr(self.worth_verifying(asked)),
+            None if self.verifier is None else str(self.pairs),
             None if floor is None else repr(floor),
             self.judge,
             str(own.probation),

@@ -1,6 +1,6 @@
 """The ladder: may an answer that is remembered be served to this question, and if not, why not.
 
-    cacheability -> exact -> window -> nearest five -> identity, guards, negatives, score, verifier, freshness
+    cacheability -> exact -> window -> nearest five -> identity, guards, negatives, score, freshness -> verifier
     -> standing
 
 Each rung is a module of `cache.rungs` and returns a verdict with its reason; this module runs them in order. `ask`
@@ -18,7 +18,7 @@ Any doubt is a miss. Similarity alone never serves anything.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -36,7 +36,7 @@ from cache.stores.port import CacheStore
 from cache.verdict import Verdict
 from tenancy.domain import PermissionDomain
 from tenancy.errors import Corrupt, InvalidInput, Unavailable
-from tenancy.tenant import ReadView
+from tenancy.tenant import ReadView, TenantHandle
 
 __all__ = [
     "Asked",
@@ -44,11 +44,13 @@ __all__ = [
     "Hit",
     "Miss",
     "Mode",
+    "Nominated",
     "Reach",
     "Reason",
     "Would",
     "ask",
     "exact",
+    "nominate",
     "recheck",
     "semantic",
 ]
@@ -105,7 +107,7 @@ def exact(
     )
     reason = _first_reason(verdicts)
     if reason is not None:
-        _leave(view, store, entry, reason, dry=dry)
+        _leave(view.tenant, store, entry, reason, dry=dry)
         return Miss(reason, (Candidate(entry.id, 1.0, reason, verdicts),), steps=steps)
     if not dry:
         store.touch(view.tenant, entry)
@@ -124,6 +126,23 @@ def semantic(
     ladder: Ladder,
     dry: bool = False,
 ) -> Hit | Miss:
+    """`nominate` and its decision in one, for callers that may hold their view while a verifier works."""
+    found = nominate(domain, view, store, asked, vector, tokens=tokens, limit=limit, ladder=ladder, dry=dry)
+    return found.decided() if isinstance(found, Nominated) else found
+
+
+def nominate(
+    domain: PermissionDomain,
+    view: ReadView,
+    store: CacheStore,
+    asked: Asked,
+    vector: Vector,
+    *,
+    tokens: int,
+    limit: int,
+    ladder: Ladder,
+    dry: bool = False,
+) -> Hit | Miss | Nominated:
     """A question that means the same, where a certificate or an operator allows the template.
 
     `vector` (dim,) float32, L2-normalised, of the question; `tokens` its length as the embedder counts, `limit`
@@ -131,6 +150,9 @@ def semantic(
     A miss may still name the entry that it `would` have served, to be compared with the fresh answer.
 
     `dry` explains: nothing is touched, discarded or drawn, and a refused candidate is put before every rung.
+
+    With a verifier the candidates come back nominated: all that needs the view is done, so close it, and let them be
+    `decided`. What changes meanwhile `recheck` finds, as whatever changes between look-up and first byte.
     """
     if (refusal := _not_looked_up(domain, asked)) is not None:
         return refusal
@@ -149,22 +171,10 @@ def semantic(
     if not found.passed:
         return Miss(Reason(found.reason), standing=standing, steps=tuple(steps))
     trial = _Trial(domain, view, store, asked, ladder, standing, dry)
-    refused: list[Candidate] = []
-    waiting: tuple[Entry, Candidate, tuple[Candidate, ...]] | None = None
-    for entry, similarity in candidates:
-        candidate = trial.of(entry, similarity)
-        if candidate.reason is not None:
-            _leave(view, store, entry, candidate.reason, dry=dry)
-        elif standings.on_probation(ladder, asked, entry):
-            # Not what is served, so not what is drawn either: a later one may have left its probation.
-            waiting = waiting or (entry, candidate, tuple(refused))
-            candidate = replace(candidate, reason=Reason.PROBATION)
-        else:
-            return trial.decided(entry, candidate, tuple(refused), [*steps, allowed])
-        refused.append(candidate)
-    if waiting is not None:
-        return trial.decided(*waiting, [*steps, allowed])
-    return Miss(refused[0].reason or Reason.ABSENT, tuple(refused), standing=standing, steps=tuple(steps))
+    tried = ((entry, trial.of(entry, similarity)) for entry, similarity in candidates)
+    nominated = Nominated(view.tenant, store, asked, ladder, standing, (*steps, allowed), dry, tried)
+    # The verifier takes its time, and gets it when the transaction has ended: until then all rungs that need it.
+    return nominated.decided() if ladder.verifier is None else replace(nominated, tried=tuple(tried))
 
 
 def recheck(domain: PermissionDomain, view: ReadView, store: CacheStore, asked: Asked, entry: Entry) -> Reason | None:
@@ -187,7 +197,7 @@ def recheck(domain: PermissionDomain, view: ReadView, store: CacheStore, asked: 
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """The rungs that judge one candidate, and the decision about the one that is to be served."""
+    """The rungs that judge one candidate in the state of a view."""
 
     domain: PermissionDomain
     view: ReadView
@@ -198,7 +208,7 @@ class _Trial:
     dry: bool
 
     def of(self, entry: Entry, similarity: float) -> Candidate:
-        """Every rung in order, up to the first that refuses, or to the end in order to explain."""
+        """Every rung but the verifier, up to the first that refuses, or to the end in order to explain."""
         verdicts: list[Verdict] = []
         for verdict in self._verdicts(entry, similarity):
             verdicts.append(verdict)
@@ -206,25 +216,74 @@ class _Trial:
                 break
         return Candidate(entry.id, similarity, _first_reason(verdicts), tuple(verdicts))
 
-    def decided(
-        self, entry: Entry, candidate: Candidate, refused: tuple[Candidate, ...], steps: list[Verdict]
-    ) -> Hit | Miss:
+    def _verdicts(self, entry: Entry, similarity: float) -> Iterator[Verdict]:
+        yield nearest.check(similarity, self.standing)
+        yield identity.check(self.view.tenant, self.asked, entry)
+        verified = self.ladder.verifier is not None
+        guarded, cached = guards.check(self.asked.text, entry.question, verified=verified)
+        yield guarded
+        yield negatives.check(self.view, self.asked, entry)
+        yield score.check(self.ladder, self.asked, cached, similarity, guarded.near)
+        yield freshness.check(self.domain, self.view, entry, self.store.policy, self.store.clock())
+
+
+@dataclass(frozen=True, slots=True)
+class Nominated:
+    """Candidates of which every rung but the verifier has been asked, in order; `decided` needs no view."""
+
+    tenant: TenantHandle
+    store: CacheStore
+    asked: Asked
+    ladder: Ladder
+    standing: Standing
+    steps: tuple[Verdict, ...]
+    dry: bool
+    tried: Iterable[tuple[Entry, Candidate]]
+
+    def decided(self) -> Hit | Miss:
+        """The first that passes and is off probation, else the first that passes, else why not."""
+        refused: list[Candidate] = []
+        waiting: tuple[Entry, Candidate, tuple[Candidate, ...]] | None = None
+        turns = verifier.Turns(self.ladder.pairs)
+        for entry, candidate in self.tried:
+            candidate = self._verified(entry, candidate, turns)
+            if candidate.reason is not None:
+                _leave(self.tenant, self.store, entry, candidate.reason, dry=self.dry)
+            elif standings.on_probation(self.ladder, self.asked, entry):
+                # Not what is served, so not what is drawn either: a later one may have left its probation.
+                waiting = waiting or (entry, candidate, tuple(refused))
+                candidate = replace(candidate, reason=Reason.PROBATION)
+            else:
+                return self._served(entry, candidate, tuple(refused))
+            refused.append(candidate)
+        if waiting is not None:
+            return self._served(*waiting)
+        reason = refused[0].reason or Reason.ABSENT
+        return Miss(reason, tuple(refused), standing=self.standing, steps=self.steps[:-1])
+
+    def _verified(self, entry: Entry, candidate: Candidate, turns: verifier.Turns) -> Candidate:
+        """Put before the verifier what all others let pass; to explain, what they refused as well, beside the turns."""
+        if candidate.reason is not None:
+            if not self.dry:
+                return candidate
+            turns = verifier.Turns(1)
+        scored = next(verdict for verdict in candidate.verdicts if verdict.name == score.NAME)
+        verdicts = (*candidate.verdicts, verifier.check(self.ladder, self.asked, entry, scored, turns))
+        return replace(candidate, reason=_first_reason(verdicts), verdicts=verdicts)
+
+    def _served(self, entry: Entry, candidate: Candidate, refused: tuple[Candidate, ...]) -> Hit | Miss:
         """Serve, where the standing allows it and the hit is not to be compared with a fresh answer."""
         values = {verdict.name: verdict.value for verdict in candidate.verdicts}
         probability = values[score.NAME] or 0.0
         random = (lambda: 1.0) if self.dry else self.ladder.random
         drawn, purpose = standings.purpose(self.standing, self.ladder, self.asked, entry, random)
-        reason = _first_reason((steps[-1], drawn))
+        steps = (*self.steps, drawn)
+        reason = _first_reason((self.steps[-1], drawn))
         if reason is not None:
-            return Miss(
-                reason,
-                refused,
-                Would(entry, candidate.similarity, probability, purpose, candidate.verdicts),
-                self.standing,
-                (*steps, drawn),
-            )
+            would = Would(entry, candidate.similarity, probability, purpose, candidate.verdicts)
+            return Miss(reason, refused, would, self.standing, steps)
         if not self.dry:
-            self.store.touch(self.view.tenant, entry)
+            self.store.touch(self.tenant, entry)
         return Hit(
             entry,
             "semantic",
@@ -236,18 +295,8 @@ class _Trial:
             refused,
             self.standing.ladder,
             candidate.verdicts,
-            (*steps, drawn),
+            steps,
         )
-
-    def _verdicts(self, entry: Entry, similarity: float) -> Iterator[Verdict]:
-        yield nearest.check(similarity, self.standing)
-        yield identity.check(self.view.tenant, self.asked, entry)
-        guarded, cached = guards.check(self.asked.text, entry.question)
-        yield guarded
-        yield negatives.check(self.view, self.asked, entry)
-        yield score.check(self.ladder, self.asked, cached, similarity, guarded.near)
-        yield verifier.check(self.ladder, self.asked, entry)
-        yield freshness.check(self.domain, self.view, entry, self.store.policy, self.store.clock())
 
 
 def _not_looked_up(domain: PermissionDomain, asked: Asked) -> Miss | None:
@@ -268,11 +317,11 @@ def _first_reason(verdicts: Sequence[Verdict]) -> Reason | None:
     return Reason(refused.reason) if refused.reason in _REASONS else Reason.VETOED
 
 
-def _leave(view: ReadView, store: CacheStore, entry: Entry, reason: Reason, *, dry: bool) -> None:
+def _leave(tenant: TenantHandle, store: CacheStore, entry: Entry, reason: Reason, *, dry: bool) -> None:
     """A corrupt entry can never serve: it goes. Any other may serve somebody else, or later."""
     if reason is Reason.CORRUPT and not dry:
         with suppress(Unavailable, Corrupt):
-            store.discard(view.tenant, entry)
+            store.discard(tenant, entry)
 
 
 def _is_held(view: ReadView, store: CacheStore, asked: Asked, entry: Entry) -> bool:

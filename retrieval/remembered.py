@@ -11,7 +11,7 @@ import numpy.typing as npt
 from audit.record import Bound, CacheUse, Detail, Freshness, GuardResult
 from cache.certificate.negatives import pair_of
 from cache.entry import Entry, canonical_payload
-from cache.lookup import Asked, Candidate, Hit, Miss, Reason, ask, exact, recheck, semantic
+from cache.lookup import Asked, Candidate, Hit, Miss, Nominated, Reason, ask, exact, nominate, recheck
 from cache.standing import Standing
 from cache.store import Completed, NotStored, Stored, put
 from generation.generator import Usage
@@ -80,9 +80,8 @@ def look_up_semantic(
     with tenant.reading() as view:
         domain = permission_domain(principal, view)
         limit, ladder = embedder.fingerprint.window, path.ladder
-        return _legible(
-            semantic(domain, view, path.cache, asked, vector, tokens=tokens, limit=limit, ladder=ladder, dry=dry)
-        )
+        found = nominate(domain, view, path.cache, asked, vector, tokens=tokens, limit=limit, ladder=ladder, dry=dry)
+    return _legible(found.decided() if isinstance(found, Nominated) else found)
 
 
 def _legible(found: Hit | Miss) -> Hit | Miss:

@@ -19,6 +19,7 @@ from cache.verdict import Verdict, passed, veto
 NAME = "contrast"
 # What the score is told: a word replaced or added where the rest is not equal enough for a veto, or a reworded whole.
 REPLACED, ADDED, REWORDED, RELATED = "word replaced", "word added", "reworded", "related word"
+_ANOTHER = "another word in its place"
 
 
 def _words(text: str) -> frozenset[str]:
@@ -58,13 +59,18 @@ def check(question: Text, cached: Text, language: Language) -> Verdict:
     equal = equal and min(len(question.content), len(cached.content)) < _LONG
     if mine and other:
         if equal and _named(mine, question, table) and _named(other, cached, table):
-            return veto(NAME, "another word in its place")
+            return veto(NAME, _ANOTHER)
         return passed(NAME, near=(REPLACED if 2 * share >= 1 else REWORDED,))
     if equal and (_qualifies(mine, question, cached) or _qualifies(other, cached, question)):
         return veto(NAME, "a qualifier on one side only")
     if equal and (_for_a_pronoun(mine, opposed, table) or _for_a_pronoun(other, middle, table)):
-        return veto(NAME, "another word in its place")
+        return veto(NAME, _ANOTHER)
     return passed(NAME, near=(ADDED,))
+
+
+def near_miss(verdict: Verdict) -> str:
+    """What the score is told where a veto of this guard does not hold."""
+    return REPLACED if verdict.reason == _ANOTHER else ADDED
 
 
 def unrelated(words: list[str], others: list[str], table: Thesaurus) -> list[str]:
@@ -160,7 +166,7 @@ def _check_chinese(question: Text, cached: Text) -> Verdict:
     ours = {unit for unit in question.content if unit not in cached.content and not _is_number(unit)}
     theirs = {unit for unit in cached.content if unit not in question.content and not _is_number(unit)}
     if ours and theirs:
-        return veto(NAME, "another word in its place")
+        return veto(NAME, _ANOTHER)
     if ours or theirs:
         return veto(NAME, "a qualifier on one side only")
     return passed(NAME)

@@ -34,7 +34,7 @@ WAITING: Final = 16
 
 
 class PairVerifier:
-    """Loaded once, called from many threads. `timeout_s` bounds one call, the wait for its turn included."""
+    """Loaded once, called from many threads. `timeout_s` is what one question may take, the wait for turns included."""
 
     def __init__(self, folder: Path, *, timeout_s: float = 0.2, waiting: int = WAITING) -> None:
         """Raises `InvalidInput`, `Corrupt` or `Unavailable` for a folder that cannot be used, naming the file."""
@@ -43,7 +43,7 @@ class PairVerifier:
         self.threshold: Final = artefact.manifest.threshold
         self._calibration = artefact.manifest.calibration
         self._window = artefact.manifest.shape.window
-        self._timeout = timeout_s
+        self.timeout_s: Final = timeout_s
         self._tokenizer = _tokenizer(artefact, folder)
         self._model = _model(artefact, folder)
         self._places = BoundedSemaphore(waiting)
@@ -51,16 +51,17 @@ class PairVerifier:
         # The first run of a model is many times slower than the next.
         self._thread.submit(self._logit, "Is this the first question?", "Is it the first one?").result()
 
-    def probability(self, question: str, cached: str) -> float:
+    def probability(self, question: str, cached: str, *, within_s: float | None = None) -> float:
         """Between 0 and 1, the same in both orders.
 
         Raises `InvalidInput` for texts that the model cannot judge (too long, another script than Latin) and
-        `Unavailable` where it is late, too many wait, or the result is no number.
+        `Unavailable` where it is late (`within_s`, else `timeout_s`), too many wait, or the result is no number.
         """
         if _FOREIGN.search(question) or _FOREIGN.search(cached):
             raise InvalidInput("the verifier reads Latin script only")
         if not self._places.acquire(blocking=False):
             raise Unavailable("too many pairs wait for the verifier", remedy="raise cache.verifier.timeout_s or cores")
+        limit = self.timeout_s if within_s is None else within_s
         first, second = sorted((question, cached))
         try:
             future = self._thread.submit(self._logit, first, second)
@@ -69,10 +70,10 @@ class PairVerifier:
             raise Unavailable("the verifier is closed") from None
         future.add_done_callback(lambda _done: self._places.release())
         try:
-            logit = future.result(self._timeout)
+            logit = future.result(limit)
         except (LateError, CancelledError):
             future.cancel()
-            raise Unavailable(f"the verifier did not answer within {self._timeout} s") from None
+            raise Unavailable(f"the verifier did not answer within {limit:.3g} s") from None
         if not math.isfinite(logit):
             raise Unavailable("the verifier gave a value that is not finite", remedy=_REMEDY)
         value = self._calibration.slope * logit + self._calibration.offset

@@ -8,16 +8,19 @@ from unittest.mock import ANY
 
 import pytest
 
+from cache import guards
 from cache.certificate import evidence, negatives
 from cache.certificate.evidence import Judged, Place
 from cache.entry import sealed
-from cache.guards import Text
+from cache.guards import Text, contrast
 from cache.ladder import Ladder
-from cache.lookup import Hit, Miss, Mode, Reason, Would, ask
+from cache.lookup import Hit, Miss, Mode, Nominated, Reason, Would, ask, nominate
 from cache.openings import close_template
 from cache.policy import CachePolicy, TemplatePolicy
 from cache.store import NotStored, Stored
 from cache.stores.local import LocalStore
+from tenancy.domain import permission_domain
+from tenancy.errors import InvalidInput, Unavailable
 from tests.cache.desk import Clock, Desk, identity, unit
 from tests.support.people import Company
 
@@ -42,6 +45,28 @@ class Fixed:
     def probability(self, question: Text | str, cached: Text | str, *_: object) -> float:
         self.seen.append(tuple(text if isinstance(text, str) else text.source for text in (question, cached)))  # type: ignore[arg-type]
         return self.value
+
+
+@dataclass
+class Second:
+    """A verifier that says its values in turn, the last one ever after, and remembers what it was asked and how long
+    it was given. An exception among the values is raised.
+    """
+
+    values: tuple[float | Exception, ...] = (0.8,)
+    threshold: float = 0.7
+    revision: str = "second-1"
+    timeout_s: float = 0.2
+    seen: list[tuple[str, str]] = field(default_factory=list)
+    given: list[float] = field(default_factory=list)
+
+    def probability(self, question: str, cached: str, *, within_s: float) -> float:
+        value = self.values[min(len(self.seen), len(self.values) - 1)]
+        self.seen.append((question, cached))
+        self.given.append(within_s)
+        if isinstance(value, Exception):
+            raise value
+        return value
 
 
 class Failing:
@@ -101,19 +126,127 @@ def test_the_score_judges_similarities_of_its_own_embedding_model_alone(opened: 
 
 
 def test_the_verifier_decides_last_and_its_failure_is_a_miss(opened: Desk) -> None:
-    sure = Fixed(0.8)
-    hit = found(opened, verifier=sure)
+    sure, doubtful = Second(), Fixed(0.1)
+    hit = found(opened, score=doubtful, verifier=sure)
     assert isinstance(hit, Hit)
-    assert (hit.verified, sure.seen) == (0.8, [(SAME, QUESTION)])
-    refused = found(opened, verifier=Fixed(0.6))
-    assert (refused.reason, refused.candidates[0].verdicts[-1].value) == (Reason.UNVERIFIED, 0.6)  # type: ignore[union-attr]
+    assert (hit.score, hit.verified, sure.seen) == (0.1, 0.8, [(SAME, QUESTION)])
+    for value in (0.6, float("nan"), 1.1):
+        refused = found(opened, score=doubtful, verifier=Second((value,)))
+        assert isinstance(refused, Miss)
+        assert refused.reason is Reason.UNVERIFIED
     for error in (TimeoutError(), RuntimeError("no model"), ValueError("a secret question")):
-        missed = found(opened, verifier=Failing(error))
+        missed = found(opened, score=doubtful, verifier=Second((error,)))
         assert isinstance(missed, Miss)
         assert missed.reason is Reason.VERIFIER_AWAY
-    asked = Fixed(0.8)
-    assert isinstance(found(opened, score=Fixed(0.1), verifier=asked), Miss)
-    assert asked.seen == [], "what an earlier rung refuses does not reach the verifier"
+
+
+def test_the_verifier_is_asked_about_what_the_score_alone_would_refuse_and_no_more(opened: Desk, clock: Clock) -> None:
+    for value in (0.7, 1.0):
+        sure = Second((0.0,))
+        hit = found(opened, score=Fixed(value), verifier=sure)
+        assert isinstance(hit, Hit)
+        assert (hit.verified, sure.seen) == (None, []), "what is served without a verifier is served with one"
+    for value in (0.0999, 0.0, -1.0, 1.01, float("nan")):
+        asked = Second()
+        missed = found(opened, score=Fixed(value), verifier=asked)
+        assert isinstance(missed, Miss)
+        assert (missed.reason, asked.seen) == (Reason.LOW_SCORE, []), "what is hopeless costs no time"
+    opened.store = LocalStore(CachePolicy(template=TemplatePolicy(score=1.0, verified=0.9)), clock=clock)
+    assert isinstance(found(opened, score=Fixed(0.99), verifier=Second((0.89,))), Miss)
+    assert isinstance(found(opened, score=Fixed(0.99), verifier=Second((0.9,))), Hit)
+
+
+def test_a_veto_of_contrast_is_the_verifiers_to_lift_and_no_other(opened: Desk) -> None:
+    """OTHER has another qualifier. However sure the score is, the verifier has to be asked; and a guard is a guard."""
+    for value, kind in ((0.7, Hit), (0.69, Miss)):
+        asked, weighed = Second((value,)), Fixed(1.0)
+        opened.ladder = Ladder(score=weighed, verifier=asked)
+        assert isinstance(opened.semantic(OTHER, unit(1.0)), kind)
+        assert (len(weighed.seen), asked.seen) == (1, [(OTHER, QUESTION)])
+    opened.ladder = Ladder(score=Fixed(1.0))
+    alone = opened.semantic(OTHER, unit(1.0))
+    assert isinstance(alone, Miss)
+    assert alone.reason is Reason.VETOED, "without a verifier the veto stands"
+    asked = Second((1.0,))
+    opened.ladder = Ladder(score=Fixed(1.0), verifier=asked)
+    for different in (f"{QUESTION} In 2019?", "How long is the parental leave not for new parents?"):
+        missed = opened.semantic(different, unit(1.0))
+        assert isinstance(missed, Miss)
+        assert missed.reason is Reason.VETOED
+    assert asked.seen == []
+
+
+def test_contrast_stands_last_so_that_nothing_behind_it_is_skipped() -> None:
+    assert guards._CHECKS[-1] is guards._TURNED[-1] is contrast.check
+
+
+@pytest.fixture
+def five(opened: Desk, handbook: int) -> Desk:
+    for number, word in enumerate(("all", "our", "these", "those"), 1):
+        question = QUESTION.replace("new parents", f"{word} new parents")
+        assert isinstance(opened.put(question, opened.answer(handbook, vector=unit(1.0, number / 100))), Stored)
+    return opened
+
+
+def test_at_most_two_candidates_of_a_question_are_put_before_the_verifier(five: Desk) -> None:
+    refusing = Second((0.0,))
+    missed = found(five, score=Fixed(0.5), verifier=refusing)
+    assert isinstance(missed, Miss)
+    reasons = [candidate.reason for candidate in missed.candidates]
+    assert reasons == [Reason.UNVERIFIED] * 2 + [Reason.UNASKED] * 3
+    assert len(refusing.seen) == 2
+    second = Second((0.0, 0.8))
+    hit = found(five, score=Fixed(0.5), verifier=second)
+    assert isinstance(hit, Hit), "a refused first one does not hide a good second"
+    assert len(second.seen) == 2
+
+
+def test_a_verifier_that_stalls_is_asked_once_and_all_pairs_share_one_time(
+    five: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for error in (TimeoutError(), Unavailable("late")):
+        stalled = Second((error,))
+        missed = found(five, score=Fixed(0.5), verifier=stalled)
+        assert isinstance(missed, Miss)
+        assert [candidate.reason for candidate in missed.candidates] == [Reason.VERIFIER_AWAY] + [Reason.UNASKED] * 4
+        assert len(stalled.seen) == 1
+    unreadable = Second((InvalidInput("too long"), 0.8))
+    assert isinstance(found(five, score=Fixed(0.5), verifier=unreadable), Hit), "says nothing about the next pair"
+    for spent, asked in ((0.15, 2), (0.2, 1), (7.0, 1)):
+        slow = Second((0.0,))
+        # The clock stands still but for what the verifier takes.
+        monkeypatch.setattr("cache.rungs.verifier.monotonic", lambda slow=slow, spent=spent: spent * len(slow.seen))
+        assert isinstance(found(five, score=Fixed(0.5), verifier=slow), Miss)
+        assert len(slow.seen) == asked
+        assert slow.given == pytest.approx([0.2, 0.05][:asked])
+
+
+def test_a_dry_look_asks_the_verifier_about_every_candidate_and_decides_as_one_that_is_not(five: Desk) -> None:
+    ladder = Ladder(score=Fixed(0.5), verifier=Second((0.0,)))
+    five.ladder = ladder
+    with five.company.handle.writing() as view:
+        negatives.add(view, negatives.pair_of(view.tenant, QUESTION, SAME), source="feedback", now=1.0)
+    explained = five.semantic(SAME, unit(1.0), dry=True)
+    assert isinstance(explained, Miss)
+    assert [candidate.verdicts[-1].value for candidate in explained.candidates] == [0.0, 0.0, 0.0, None, None]
+    assert [candidate.reason for candidate in explained.candidates] == [
+        Reason.KNOWN_NEGATIVE, Reason.UNVERIFIED, Reason.UNVERIFIED, Reason.UNASKED, Reason.UNASKED,
+    ]  # fmt: skip
+
+
+def test_while_the_verifier_works_no_transaction_is_open(opened: Desk) -> None:
+    asked = opened.ask(SAME)
+    with opened.company.handle.reading() as view:
+        domain = permission_domain(opened.principal, view)
+        waiting = Second()
+        ladder = Ladder(score=Fixed(0.5), verifier=waiting)
+        nominated = nominate(
+            domain, view, opened.store, asked, unit(1.0), tokens=8, limit=256, ladder=ladder, dry=False
+        )
+        assert isinstance(nominated, Nominated)
+        assert waiting.seen == []
+    assert isinstance(nominated.decided(), Hit)
+    assert waiting.seen == [(SAME, QUESTION)]
 
 
 def test_the_plain_score_is_the_similarity_and_weighs_no_near_miss(opened: Desk) -> None:
@@ -147,7 +280,7 @@ def test_a_guard_or_a_score_that_fails_refuses(
 
 
 def test_a_failure_of_the_verifier_is_logged_without_a_text(opened: Desk, caplog: pytest.LogCaptureFixture) -> None:
-    found(opened, verifier=Failing(ValueError(SAME)))
+    found(opened, score=Fixed(0.5), verifier=Second((ValueError(SAME),)))
     assert "ValueError" in caplog.text
     assert "parental" not in caplog.text
 
@@ -188,7 +321,7 @@ def test_a_refused_candidate_carries_the_verdict_of_every_rung_that_it_reached(o
     served = found(opened)
     assert isinstance(served, Hit)
     names = [verdict.name for verdict in served.verdicts]
-    assert names == ["nearest", "identity", "guards", "negatives", "score", "verifier", "freshness"]
+    assert names == ["nearest", "identity", "guards", "negatives", "score", "freshness", "verifier"]
     assert [verdict.name for verdict in served.steps] == ["cacheability", "window", "nearest", "standing", "standing"]
     assert all(verdict.passed and not verdict.reason for verdict in (*served.verdicts, *served.steps))
 
@@ -429,8 +562,10 @@ def test_each_version_of_what_decides_is_another_ladder(ana: Desk) -> None:
         ladder.version(stricter, None, policy),
         replace(ladder, score=Fixed()).version(asked, None, policy),
         replace(ladder, score=Fixed(revision="fixed-2")).version(asked, None, policy),
-        replace(ladder, verifier=Fixed()).version(asked, None, policy),
-        replace(ladder, verifier=Fixed(threshold=0.71)).version(asked, None, policy),
+        replace(ladder, verifier=Second()).version(asked, None, policy),
+        replace(ladder, verifier=Second(threshold=0.71)).version(asked, None, policy),
+        replace(ladder, verifier=Second(), worth=0.2).version(asked, None, policy),
+        replace(ladder, verifier=Second(), pairs=1).version(asked, None, policy),
         replace(ladder, judge="judge-2").version(asked, None, policy),
         ladder.version(replace(asked, policy=TemplatePolicy(probation=3)), None, policy),
         ladder.version(replace(asked, policy=TemplatePolicy(ttl_s=60.0)), None, policy),
@@ -446,6 +581,7 @@ def test_each_version_of_what_decides_is_another_ladder(ana: Desk) -> None:
     changed = ("model_revision", "tokenizer_revision", "template_revision", "adapter_revision", "embedder")
     for name in changed:
         versions.add(ladder.version(replace(asked, identity=replace(asked.identity, **{name: "other"})), None, policy))
-    # A time has the same version wherever it is set: two of the fifteen are set twice.
-    assert len(versions) == 15 - 2 + len(changed)
+    # A time has the same version wherever it is set: two of the seventeen are set twice.
+    assert len(versions) == 17 - 2 + len(changed)
+    assert replace(ladder, worth=0.2, pairs=1).version(asked, None, policy) in versions, "without a verifier: nothing"
     assert ladder.version(ana.ask("Who pays?", filter="x"), None, policy) in versions

@@ -11,11 +11,13 @@ import pytest
 from cache.ladder import Ladder
 from cache.lookup import Hit, Miss, Reason
 from cache.policy import CachePolicy
+from cache.store import Stored
 from cache.verifier.pair import PairVerifier
 from service.settings import VerifierSettings
 from service.wiring import ladder
 from tenancy.errors import Corrupt, InvalidInput
 from tests.cache.desk import Desk, unit
+from tests.cache.test_ladder import Fixed
 from tests.cache.verifier.small import small_verifier
 
 QUESTION = "How do I close my account?"
@@ -34,7 +36,7 @@ def verifier(tmp_path: Path) -> Iterator[PairVerifier]:
 def desk(ana: Desk, handbook: int, verifier: PairVerifier) -> Desk:
     ana.put(QUESTION, ana.answer(handbook))
     ana.open(0.9)
-    ana.ladder = Ladder(verifier=verifier)
+    ana.ladder = Ladder(score=Fixed(0.5), verifier=verifier)
     return ana
 
 
@@ -57,20 +59,26 @@ def test_what_it_holds_for_different_is_not(desk: Desk, verifier: PairVerifier) 
     assert found.reason is Reason.UNVERIFIED
 
 
-def test_late_or_closed_it_is_a_miss(desk: Desk, verifier: PairVerifier) -> None:
+def test_late_or_closed_it_is_a_miss(desk: Desk, handbook: int, verifier: PairVerifier) -> None:
     _serves_from(verifier, 0.0001)
     go_on, logit = Event(), verifier._logit
 
+    calls = []
+
     def held(first: str, second: str) -> float:
+        calls.append(first)
         assert go_on.wait(30)
         return logit(first, second)
 
-    verifier._logit, verifier._timeout = held, 0.01  # type: ignore[method-assign]
+    for word in ("please", "thanks"):
+        assert isinstance(desk.put(f"{QUESTION} {word}", desk.answer(handbook, vector=unit(1.0, 0.1))), Stored)
+    verifier._logit, verifier.timeout_s = held, 0.01  # type: ignore[method-assign, misc]
     late = desk.semantic(SAME, unit(1.0))
     assert isinstance(late, Miss)
-    assert late.reason is Reason.VERIFIER_AWAY
+    assert [found.reason for found in late.candidates] == [Reason.VERIFIER_AWAY, Reason.UNASKED, Reason.UNASKED]
+    assert len(calls) == 1
     go_on.set()
-    verifier._timeout = 30
+    verifier.timeout_s = 30  # type: ignore[misc]
     assert isinstance(desk.semantic(SAME, unit(1.0)), Hit)
     verifier.close()
     closed = desk.semantic(SAME, unit(1.0))

@@ -88,11 +88,11 @@ def test_late_is_a_refusal_and_what_waits_behind_it_is_never_run(tmp_path: Path)
 
 def test_after_a_late_one_it_answers_again(verifier: PairVerifier) -> None:
     held, real = _Held(), verifier._logit
-    verifier._logit, verifier._timeout = held, 0.02  # type: ignore[method-assign]
+    verifier._logit, verifier.timeout_s = held, 0.02  # type: ignore[method-assign, misc]
     with pytest.raises(Unavailable):
         verifier.probability(ONE, OTHER)
     held.go_on.set()
-    verifier._logit, verifier._timeout = real, 30  # type: ignore[method-assign]
+    verifier._logit, verifier.timeout_s = real, 30  # type: ignore[method-assign, misc]
     assert 0 < verifier.probability(ONE, OTHER) < 1
 
 

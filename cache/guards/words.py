@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -24,15 +23,16 @@ class Language(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
 class Text:
-    """One question, read once for all guards.
+    """One question, read once for all guards; its words are told apart only where one of them asks.
 
-    `words` are lower-case with contractions spelled out ("don't" -> "do", "not"), for Chinese single characters;
-    `cased` are the words as written; `content` are the words that carry content, in order. `stems` gives the stem of
-    every word. Text that is not read (too long, or not safe to read) has no words. `memo` holds what the guards
-    found in it, so that one question is read once for all candidates.
+    `source` is the question in the form that the guards read. `words` are lower-case with contractions spelled out
+    ("don't" -> "do", "not"), for Chinese single characters; `cased` are the words as written; `content` are the words
+    that carry content, in order. `stems` gives the stem of every word. Text that is not read (too long, or not safe to
+    read) has no words. `memo` holds what the guards found in it, so that one question is read once for all candidates.
     """
+
+    __slots__ = ("_readable", "cased", "content", "language", "memo", "source", "stems", "words")
 
     source: str
     language: Language
@@ -40,8 +40,24 @@ class Text:
     cased: tuple[str, ...]
     content: tuple[str, ...]
     stems: Mapping[str, str]
-    memo: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
+    memo: dict[str, object]
 
+    def __init__(self, source: str, *, readable: bool) -> None:
+        self.source = source
+        self.memo = {}
+        self._readable = readable
+
+    def __getattr__(self, name: str) -> object:
+        # Asked for a slot that is still empty, which all of them are until then. Two threads would fill in the same.
+        if name not in _LATER:
+            raise AttributeError(name)
+        found = _told_apart(self.source) if self._readable else (Language.UNKNOWN, (), (), (), {})
+        self.language, self.words, self.cased, self.content, self.stems = found
+        return found[_LATER.index(name)]
+
+
+_LATER: Final = ("language", "words", "cased", "content", "stems")
+_Parts = tuple[Language, tuple[str, ...], tuple[str, ...], tuple[str, ...], Mapping[str, str]]
 
 MAX_CHARACTERS: Final = 2_000
 """Longer questions have no guards and no semantic hits; embedding windows end far below."""
@@ -119,7 +135,7 @@ def read(source: str) -> Text:
     Raised and lowered digits and fractions keep apart from the digit before them: 10⁶ is not 106, 2½ not 21/2.
     """
     if len(source) > MAX_CHARACTERS:
-        return _unread(source)
+        return Text(source, readable=False)
     apart = source
     if not _SIGNS_SHOW.isdisjoint(source) or "''" in source:
         apart = _SIGNS.sub(_rewrite, apart)
@@ -131,20 +147,23 @@ def read(source: str) -> Text:
         apart if apart.isascii() else unicodedata.normalize("NFKC", apart).replace("\u2019", "'").replace("\u2018", "'")
     )
     if len(plain) > MAX_CHARACTERS or (not _PLAIN.fullmatch(plain) and _UNREADABLE.search(plain)):
-        return _unread(plain)
-    if _HAN.search(plain):
+        return Text(plain, readable=False)
+    return Text(plain, readable=True)
+
+
+def _told_apart(plain: str) -> _Parts:
+    """Language, words, words as written, content and stems of a text that is safe to read."""
+    if not plain.isascii() and _HAN.search(plain):
         units = tuple(_HAN_OR_WORD.findall(_plain_chinese(plain.lower())))
         content = tuple(unit for unit in units if unit not in lexicon.ZH_FILLERS)
-        return Text(
-            plain, _language_with_han(plain, units), units, units, content, dict(zip(units, units, strict=True))
-        )
+        return _language_with_han(plain, units), units, units, content, dict(zip(units, units, strict=True))
     cased = tuple(_WORD.findall(plain))
     words = tuple(part for word in cased for part in spell_out(word.lower()))
     other_script = not plain.isascii() and _OTHER_SCRIPT.search(plain)
     language = Language.UNKNOWN if other_script else _language_of_latin(words)
     # Small, they are what is left of "it's", "don't" and "I'd"; large, they name a class, a size or an annex.
     labels = {word.lower() for word in cased if word in ("S", "T", "D")}
-    return Text(plain, language, words, cased, _content(words, labels), {word: stem(word) for word in words})
+    return language, words, cased, _content(words, labels), {word: stem(word) for word in words}
 
 
 def _plain_chinese(plain: str) -> str:
@@ -156,10 +175,6 @@ def _plain_chinese(plain: str) -> str:
 
 def _same_word(match: regex.Match[str]) -> str:
     return _ZH_FIRST[match.group()]
-
-
-def _unread(plain: str) -> Text:
-    return Text(plain, Language.UNKNOWN, (), (), (), {})
 
 
 def _rewrite(match: regex.Match[str]) -> str:

@@ -23,6 +23,13 @@ SELF: Final = "about oneself"
 _DIGIT = regex.compile(r"\d")
 _FIRST_PERSON = regex.compile(r"\b(?:i|my|our)\b")
 
+# Numbers with fewer digits are personal only as an account, behind a "+", or behind the name of a document.
+_FEWEST: Final = 5
+_DOCUMENTS: Final = (
+    "passport", "id card", "identity card", "social security", "national insurance", "tax id", "driving licence",
+    "driving license",
+)  # fmt: skip
+
 _E_MAIL = regex.compile(r"\w@[\w-]+\.\w")
 _TELEPHONE = regex.compile(
     r"(?<![\w.])\+\d[\d\s().-]{6,20}\d"  # international
@@ -41,7 +48,7 @@ _NATIONAL = regex.compile(
     r"|\b[a-ceghj-prtw-z][a-ceghj-nprtw-z] ?\d{2} ?\d{2} ?\d{2} ?[a-d]\b"  # United Kingdom
     r"|\b[12] ?\d{2} ?(?:0[1-9]|1[0-2]) ?\d{2} ?\d{3} ?\d{3} ?\d{2}\b"  # France
     r"|(?<!\d)(?<!\d[ -])\d{4} \d{4} \d{4}(?![ -]?\d)"  # India
-    r"|\b(?:passport|id card|identity card|social security|national insurance|tax id|driving licen[cs]e)"
+    rf"|\b(?:{'|'.join(_DOCUMENTS)})"
     r"(?: card)?(?: (?:no|nr|number|#))?\.?(?: is|:)? ?(?=[a-z]{0,3}\d)[a-z0-9]{6,}"
     r"|(?:身份证|护照|社保|驾驶证)(?:号码?)?(?:是|为|[::])?\s?[a-z]?\d{6,}"
 )
@@ -121,6 +128,9 @@ def kind(question: str) -> str | None:
 def _number(lower: str) -> str | None:
     if any(_GROUPED.fullmatch(found) or _iban(found) for found in _ACCOUNT_LIKE.findall(lower)):
         return ACCOUNT
+    short = len(_DIGIT.findall(lower)) < _FEWEST
+    if short and "+" not in lower and not any(name in lower for name in _DOCUMENTS):
+        return None
     # Before cards: a Chinese number of 18 digits passes for a card once in ten.
     if _NATIONAL.search(lower) or any(_dni(*found) for found in _SPANISH.findall(lower)):
         return NATIONAL

@@ -6,9 +6,10 @@ DIR holds the sets of `benchmarks.guards`; FILE is JSON Lines of `a`, `b`, `same
 are embedded by the packaged model. Sets of more than --limit pairs are sampled with --seed; --whole takes all.
 
 `guards` serves what the text guards pass, whatever was nearly refused; `ours` is the product's default: guards and the
-score at its threshold; `verified` adds the learned verifier where its folder is given; `cacheable` is `ours` without
-the questions that the first rung keeps out of the semantic cache (actions, the moment, personal data). Every decision
-is the product's own code. Of the development sets the score was fitted on a part; `held out` are the rest.
+score at its threshold; `verified` is that and what a learned verifier adds, where its folder is given; `cacheable` is
+`ours` without the questions that the first rung keeps out of the semantic cache (actions, the moment, personal data).
+Every decision is the product's own code. Of the development sets the score was fitted on a part; `held out` are the
+rest.
 
 The last line is one JSON object: `ours` and `baselines` of FILE where one is given, else of the answer-equality set.
 """
@@ -22,8 +23,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -31,12 +34,15 @@ from benchmarks.cache_baselines import cosines, others
 from benchmarks.renamed import renamed
 from benchmarks.score_data import FILES, Pair, VectorCache, precision_at, read_pairs, split
 from cache.decision import Asked, Mode, Reach
+from cache.entry import Entry
 from cache.guards import RULES_REVISION, compare, read
 from cache.key import CompositeIdentity, Namespace
 from cache.ladder import Ladder
 from cache.policy import TemplatePolicy
 from cache.rungs import cacheability
+from cache.rungs import guards as guards_rung
 from cache.rungs import score as score_rung
+from cache.rungs import verifier as verifier_rung
 from cache.score import default_score
 from indexing.embedders.port import EmbeddingSettings
 from indexing.embedders.sentence_transformer import SentenceTransformerEmbedder
@@ -58,22 +64,25 @@ class Decided:
     microseconds: float
 
 
-def decide(pairs: Sequence[Pair], vectors: dict[str, npt.NDArray[np.float32]], ladder: Ladder) -> Decided:
+def decide(
+    pairs: Sequence[Pair], vectors: dict[str, npt.NDArray[np.float32]], ladder: Ladder, embedder: str
+) -> Decided:
+    alone = replace(ladder, verifier=None)
     similarity, scores, reasons = [], [], []
     served: dict[str, list[bool]] = {name: [] for name in ("guards", "ours", "cacheable", "verified")}
     spent = 0.0
     for pair in pairs:
         cosine = float(vectors[pair.a] @ vectors[pair.b])
         started = time.process_time()
-        asked, cached = question(pair.a), read(pair.b)
+        asked, cached = question(pair.a, embedder), read(pair.b)
         guarded = compare(asked.text, cached)
-        scored = score_rung.check(ladder, asked, cached, cosine, guarded.near) if guarded.passed else guarded
+        scored = score_rung.check(alone, asked, cached, cosine, guarded.near) if guarded.passed else guarded
         spent += time.process_time() - started
         reach, _ = cacheability.judge(asked.text, follow_up=False, sampled=False, policy=asked.policy)
         served["guards"].append(guarded.passed)
         served["ours"].append(scored.passed)
         served["cacheable"].append(scored.passed and reach is Reach.SHARED)
-        served["verified"].append(scored.passed and verified(ladder, asked, pair))
+        served["verified"].append(scored.passed or verified(ladder, asked, pair, cosine))
         similarity.append(cosine)
         scores.append((scored.value or 0.0) if guarded.passed else 0.0)
         reasons.append("" if scored.passed else f"{scored.name}: {scored.reason}")
@@ -85,21 +94,26 @@ def decide(pairs: Sequence[Pair], vectors: dict[str, npt.NDArray[np.float32]], l
     )  # fmt: skip
 
 
-def question(text: str) -> Asked:
-    """As the ladder sees it; who asks plays no part here."""
-    space, identity = cast(Namespace, None), cast(CompositeIdentity, None)
+def question(text: str, embedder: str) -> Asked:
+    """As the ladder sees it; who asks plays no part here. `embedder` is the fingerprint as identities name it."""
+    space, identity = cast(Namespace, None), cast(CompositeIdentity, SimpleNamespace(embedder=embedder))
     return Asked(space, b"", text, read(text), "default", Mode.DEFAULT, Reach.SHARED, "", identity, TemplatePolicy())
 
 
-def verified(ladder: Ladder, asked: Asked, pair: Pair) -> bool:
-    """Whether the verifier lets the pair pass; its failure is a miss."""
-    threshold = ladder.verifier_threshold(asked)
-    if ladder.verifier is None or threshold is None:
+def verified(ladder: Ladder, asked: Asked, pair: Pair, cosine: float) -> bool:
+    """Whether the ladder with its verifier serves the pair; a failure of the verifier is a miss."""
+    if ladder.verifier is None:
         return False
-    try:
-        return ladder.verifier.probability(pair.a, pair.b) >= threshold
-    except StrongroomError:
+    guarded, cached = guards_rung.check(asked.text, pair.b, verified=True)
+    if not guarded.passed:
         return False
+    scored = score_rung.check(ladder, asked, cached, cosine, guarded.near)
+    entry = cast(Entry, SimpleNamespace(question=pair.b))
+    return scored.passed and verifier_rung.check(ladder, asked, entry, scored, verifier_rung.Turns(1)).passed
+
+
+def fingerprint(embedder: SentenceTransformerEmbedder) -> str:
+    return msgspec.json.encode(embedder.fingerprint, order="sorted").decode()
 
 
 def shares(served: Flags, same: Flags) -> dict[str, Any]:
@@ -140,13 +154,13 @@ def measure(name: str, decided: Decided, python: Path | None) -> dict[str, Any]:
     return figures | {"baselines": baselines, "refused_by_reason": reasons}
 
 
-def by_group(decided: Decided, *, templates: bool) -> dict[str, dict[str, Any]]:
-    """Print `ours` for each capability, or for each of its templates."""
+def by_group(decided: Decided, *, templates: bool, variant: str = "ours") -> dict[str, dict[str, Any]]:
+    """Print `variant` for each capability, or for each of its templates."""
     keys = np.array([pair.group if templates else pair.group.split(" / ")[0] for pair in decided.pairs])
     found: dict[str, dict[str, Any]] = {}
     for key in sorted(set(keys) - {""}):
         mask = keys == key
-        found[key] = shares(decided.served["ours"][mask], decided.same[mask])
+        found[key] = shares(decided.served[variant][mask], decided.same[mask])
         print(line(f"{key[:60]}", found[key]))
     return found
 
@@ -191,26 +205,31 @@ def run(arguments: argparse.Namespace) -> None:
         from cache.verifier.pair import PairVerifier
 
         ladder = replace(ladder, verifier=PairVerifier(arguments.verifier, timeout_s=10.0))
-    vectors = VectorCache(SentenceTransformerEmbedder(EmbeddingSettings(device="cpu")), arguments.vectors)
+    embedder = SentenceTransformerEmbedder(EmbeddingSettings(device="cpu"))
+    vectors, mark = VectorCache(embedder, arguments.vectors), fingerprint(embedder)
     result: dict[str, Any] = {"rules": RULES_REVISION, "score": ladder.score.revision}
     result["threshold"] = ladder.score.threshold
     result["verifier"] = ladder.verifier.revision if ladder.verifier else None
+    result["verifier_threshold"] = ladder.verifier.threshold if ladder.verifier else None
     result["sampled"] = {"limit": limit, "seed": arguments.seed} if limit else None
     print(f"rules {RULES_REVISION}, score {ladder.score.revision} at {ladder.score.threshold}")
     print(f"sampled: {result['sampled']}")
     sets: dict[str, Any] = {}
     for name, rows in pairs.items():
         found = vectors.of(text for pair in rows for text in (pair.a, pair.b))
-        decided = decide(rows, found, ladder)
+        decided = decide(rows, found, ladder, mark)
         sets[name] = measure(name, decided, arguments.baselines_python)
         if name != "pairs":
             sets[name]["held_out"] = held_out(name, decided)
         if name in ("checklist", "pairs", "answer_equality"):
             sets[name]["groups"] = by_group(decided, templates=False)
+            if ladder.verifier:
+                print(f"{name}, with the verifier")
+                sets[name]["groups, verified"] = by_group(decided, templates=False, variant="verified")
         if name == "checklist":
             print("checklist, by template, names and adjectives replaced by others (held out: not in the fit)")
             others_ = renamed(rows, arguments.seed)
-            again = decide(others_, vectors.of(text for pair in others_ for text in (pair.a, pair.b)), ladder)
+            again = decide(others_, vectors.of(text for pair in others_ for text in (pair.a, pair.b)), ladder, mark)
             sets["checklist renamed"] = {"groups": by_group(again, templates=True), "held_out": held_out(name, again)}
     main_set = sets["pairs" if "pairs" in sets else next(iter(sets))]
     variants = {name: main_set[name] for name in ("guards", "cacheable", "verified") if name in main_set}

@@ -39,7 +39,8 @@ _LOOSE: Final = frozenset({"for", "let", "lets"}) | lexicon.EN_FILLERS
 # Behind a subject a form with "s" is a verb: "how it works".
 _NOT_PLURAL: Final = _words("it he she this that who which what")
 # With one of these the past is told otherwise, or the participle is none.
-_TIMED: Final = _PASSIVE | _words("did has have had would by")
+_TIMED: Final = _PASSIVE | _words("did had would by")
+_HAVE: Final = _words("has have")
 _ARTICLES: Final = _words("a an the my your our his her its their this that each every one")
 _PLURALS: Final = _words("children women men people")
 _FOCUS: Final = _words("only even just")
@@ -202,8 +203,11 @@ def _is_mass(word: str, text: Text) -> bool:
 
 
 def _time_differs(question: Text, cached: Text) -> bool:
-    """ "Which contracts expired" against "which contracts expire": the same verb in the past and in the present."""
-    if not _TIMED.isdisjoint(question.words) or not _TIMED.isdisjoint(cached.words):
+    """ "Which contracts expired" against "which contracts expire", "has he charged" against "does he charge"."""
+    if not _TIMED.isdisjoint((*question.words, *cached.words)):
+        return False
+    perfect = not _HAVE.isdisjoint(question.words)
+    if not _HAVE.isdisjoint(cached.words) or (perfect and {"do", "does"}.isdisjoint(cached.words)):
         return False
     present = {cached.stems[word]: word for word in cached.content}
     return any(

@@ -34,6 +34,7 @@ _ASPECT: Final = regex.compile(
     r"|(?P<going>(?<![现現存所])在(?![哪什何职職校线線]))"
 )
 _ZH_OWNED: Final = regex.compile(r"是.*的[吗嗎呢吧啊？?。!！\s]*$")
+_LABEL: Final = regex.compile(r"\s+#?(?:[A-Z]\b|\d)")
 _LONG: Final = 8
 _WHO: Final = frozenset("谁誰")
 
@@ -90,7 +91,9 @@ def _shapes(text: Text) -> dict[str, bool]:
     found: dict[str, set[bool]] = {}
     for match in names.LETTERS.finditer(text.source):
         word = match.group().casefold().removesuffix("'s")
-        if match.start() not in starts and word not in lexicon.EN_FUNCTION:
+        # "Plan A" and "plan A": before what tells them apart, a capital tells nothing.
+        labelled = _LABEL.match(text.source, match.end()) is not None
+        if match.start() not in starts and word not in lexicon.EN_FUNCTION and not labelled:
             found.setdefault(word, set()).add(match.group()[0].isupper())
     return {word: shapes.pop() for word, shapes in found.items() if len(shapes) == 1}
 

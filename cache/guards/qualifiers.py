@@ -54,7 +54,10 @@ def _qualified(text: Text) -> Mapping[str, frozenset[str]]:
     told: set[str] = set()
     content, table = set(text.content), thesaurus()
     for before, word, noun in zip(text.words, text.words[1:], text.words[2:], strict=False):
-        if before in _OPENERS and word in content and noun in content and _is_noun(noun, table, behind=before):
+        if word not in content or noun not in content:
+            continue
+        behind = before in _OPENERS and _is_noun(noun, table, behind=before)
+        if behind or (before in content and _goes_on(before, word, noun, table)):
             root = text.stems[noun]
             found.setdefault(root, set()).add(word)
             if _tells_kind(word, table, verb=before in _ARTICLES):
@@ -68,6 +71,12 @@ def _is_noun(word: str, table: Thesaurus, *, behind: str) -> bool:
     """First of all a noun; behind an article and a qualifier one that is more often a verb, too ("a tax return")."""
     parts = table.word(word).parts
     return parts[:1] == "n" or (behind in _ARTICLES and "n" in parts)
+
+
+def _goes_on(before: str, word: str, noun: str, table: Thesaurus) -> bool:
+    """ "Direct debit payment": nouns in a row, the first of which may be an adjective."""
+    first, second, third = (table.word(part).parts[:1] for part in (before, word, noun))
+    return first in ("n", "a") and second == third == "n"
 
 
 def _tells_kind(word: str, table: Thesaurus, *, verb: bool) -> bool:

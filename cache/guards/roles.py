@@ -59,6 +59,7 @@ _DIRECTED: Final = frozenset(
         "as",
     ]
 )
+_ZH_DIRECTED: Final = "给給对對向让讓由被把为為替比叫使跟"
 MOST_BLOCKS: Final = 40
 
 _Item = tuple[str, tuple[str, ...]]
@@ -112,9 +113,28 @@ def _check_chinese(question: Text, cached: Text) -> Verdict:
     """Of the same characters "年假怎么申请" and "怎么申请年假" ask one thing, "从上海到北京" and "从北京到上海" two."""
     if question.content == cached.content or sorted(question.content) != sorted(cached.content):
         return passed(NAME)
-    if not _exchanged(_numbered(question.content), _numbered(cached.content)):
-        return passed(NAME)
-    return veto(NAME, "roles exchanged")
+    ours, theirs = "".join(question.content), "".join(cached.content)
+    if _other_side(ours, theirs) or _exchanged(_numbered(question.content), _numbered(cached.content)):
+        return veto(NAME, "roles exchanged")
+    return passed(NAME)
+
+
+def _other_side(ours: str, theirs: str) -> bool:
+    """ "给客户打折" and "客户给打折": what a word of direction points at stands before it in the other text."""
+    return any(
+        ours.count(word) == theirs.count(word) == 1 and _points_back(ours.partition(word), theirs.partition(word))
+        for word in _ZH_DIRECTED
+    )
+
+
+def _points_back(ours: tuple[str, str, str], theirs: tuple[str, str, str]) -> bool:
+    """By the one or two characters behind the word; what stands behind it in both texts is no difference."""
+    for length in (1, 2):
+        after, there = ours[2][:length], theirs[2][:length]
+        told = after != there and len(after) == len(there) == length
+        if told and (theirs[0].endswith(after) or ours[0].endswith(there)):
+            return True
+    return False
 
 
 def _numbered(units: tuple[str, ...]) -> list[_Item]:

@@ -67,30 +67,18 @@ class RedisStore:
     def nearest(self, tenant: TenantHandle, namespace: Namespace, vector: Vector) -> list[tuple[Entry, float]]:
         """Expired entries are left out. What the index names and no entry stands behind is removed on the way."""
         _own(tenant, namespace)
-        where, ours = space(namespace.value), prefix(tenant.tenant_id)
-        keys = f"{ours}v:{where}"
-
-        def search(client: Any) -> list[bytes]:
-            count = client.execute_command("VCARD", keys)
-            how = ["TRUTH"] if count <= EXHAUSTIVE else ["EF", _EFFORT]
-            if count <= _AT_ONCE:
-                how.append("NOTHREAD")
-            wanted = ["COUNT", self.policy.nearest, *how, "FILTER", f".x > {self.clock()!r}"]
-            try:
-                found: list[bytes] = client.execute_command("VSIM", keys, "FP32", _fp32(vector), *wanted)
-            except ResponseError as error:
-                if "dimension" in str(error):
-                    return []
-                raise
-            return found
-
-        found: list[tuple[Entry, float]] = []
-        for _ in range(_TRIES):
-            members = [raw.decode() for raw in self.link.call(search)]
-            found, orphans = self._candidates(tenant, members, vector)
-            if not orphans:
-                break
-            self._forget(tenant, where, orphans)
+        where = space(namespace.value)
+        found, orphans = self._candidates(tenant, self._similar(tenant, where, vector), vector)
+        # Redis takes longer to read the expiry of a vector than to compare it: only where one that is past took a place
+        # are all of them looked at.
+        now = self.clock()
+        if orphans or any(entry.expires <= now for entry, _ in found):
+            for _ in range(_TRIES):
+                live = self._similar(tenant, where, vector, "FILTER", f".x > {self.clock()!r}")
+                found, orphans = self._candidates(tenant, live, vector)
+                if not orphans:
+                    break
+                self._forget(tenant, where, orphans)
         return sorted(found, key=lambda candidate: -candidate[1])
 
     def put(self, tenant: TenantHandle, entry: Entry, *, allowed: Callable[[], str | None]) -> str | None:
@@ -220,6 +208,26 @@ class RedisStore:
     @property
     def tenants(self) -> set[str]:
         return self._uses.tenants
+
+    def _similar(self, tenant: TenantHandle, where: str, vector: Vector, *more: str) -> list[str]:
+        """The members of the policy's `nearest` vectors of a namespace; `more` are arguments of the command."""
+        key = f"{prefix(tenant.tenant_id)}v:{where}"
+
+        def search(client: Any) -> list[bytes]:
+            count = client.execute_command("VCARD", key)
+            how = ["TRUTH"] if count <= EXHAUSTIVE else ["EF", _EFFORT]
+            if count <= _AT_ONCE:
+                how.append("NOTHREAD")
+            wanted = ["COUNT", self.policy.nearest, *how, *more]
+            try:
+                found: list[bytes] = client.execute_command("VSIM", key, "FP32", _fp32(vector), *wanted)
+            except ResponseError as error:
+                if "dimension" in str(error):
+                    return []
+                raise
+            return found
+
+        return [raw.decode() for raw in self.link.call(search)]
 
     def _candidates(
         self, tenant: TenantHandle, members: Sequence[str], vector: Vector

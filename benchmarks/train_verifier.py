@@ -24,6 +24,7 @@ from random import Random
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+import msgspec
 import torch
 from safetensors.torch import load, load_file, save_file
 from tokenizers import Tokenizer
@@ -32,7 +33,8 @@ from torch.nn import functional
 
 from benchmarks.verifier_data import FILES, LICENCES, Budget, Parts, prepare, read_pairs
 from benchmarks.verifier_pairs import Pair
-from benchmarks.verifier_report import calibrated, limited, probability, report, threshold
+from benchmarks.verifier_report import calibrated, limited, probability, report
+from benchmarks.verifier_threshold import UNCHOSEN, choose
 from cache.verifier.artefact import (
     FORMAT,
     MANIFEST,
@@ -102,26 +104,26 @@ def run(parts: Parts, data: Path, out: Path, sets: Sequence[str], course: Course
     keep(model, base, out)
     checked = scored(model, tokenizer, parts.calibration)
     calibration = calibrated(checked)
-    chosen = threshold(checked, calibration)
+    manifest = Manifest(
+        format=FORMAT,
+        files={name: file_sha256(out / name) for name in (WEIGHTS, TOKENIZER)},
+        shape=SHAPE,
+        calibration=calibration,
+        threshold=UNCHOSEN,
+        training=provenance(sets, before) | {"pairs": len(parts.train), "seed": course.seed, **history},
+        evaluation={},
+    )
+    write_manifest(out, manifest)
+    chosen, tests = choose(data, out)
     unseen = list(parts.held_out)
     if (data / FILES["answer_equality"]).is_file():
         unseen += read_pairs(data / FILES["answer_equality"], "answer_equality")
     found = scored(model, tokenizer, limited(unseen))
     figures = report([(pair, probability(calibration, logit)) for pair, logit in found], chosen)
-    training = provenance(sets, before) | {"pairs": len(parts.train), "seed": course.seed, **history}
-    write_manifest(
-        out,
-        Manifest(
-            format=FORMAT,
-            files={name: file_sha256(out / name) for name in (WEIGHTS, TOKENIZER)},
-            shape=SHAPE,
-            calibration=calibration,
-            threshold=chosen,
-            training=training,
-            evaluation=figures,
-        ),
-    )
-    return {"threshold": chosen, "calibration": [calibration.slope, calibration.offset], **training, **figures}
+    evaluation = figures | {"threshold": tests}
+    write_manifest(out, msgspec.structs.replace(manifest, threshold=chosen, evaluation=evaluation))
+    known = [calibration.slope, calibration.offset]
+    return {"threshold": chosen, "calibration": known, **manifest.training, **figures}
 
 
 def provenance(sets: Sequence[str], before: dict[str, object]) -> dict[str, object]:

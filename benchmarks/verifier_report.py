@@ -48,22 +48,6 @@ def calibrated(rows: Scored) -> Calibration:
     return Calibration(slope=max(slope, 0.01), offset=offset)
 
 
-def threshold(rows: Scored, calibration: Calibration) -> float:
-    """The least of `THRESHOLDS` at which at most 1 % of the calibration traps that were made by one change pass.
-
-    Behind the guards but the one on contrast, since the verifier never decides without them.
-    """
-    made = [(pair, probability(calibration, logit)) for pair, logit in rows if not pair.same and pair.kind in MADE]
-    let_pass = [value for pair, value in made if guarded(pair)[0]]
-    for cut in THRESHOLDS:
-        if sum(value >= cut for value in let_pass) <= 0.01 * len(made):
-            return cut
-    return THRESHOLDS[-1]
-
-
-MADE = ("template", "swap", "crossed")
-
-
 def probability(calibration: Calibration, logit: float) -> float:
     return sigmoid(calibration.slope * logit + calibration.offset)
 

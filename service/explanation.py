@@ -50,6 +50,7 @@ def report(explained: Explanation, ladder: Ladder) -> dict[str, Any]:
             "score_threshold": ladder.score_threshold(asked),
             "verifier": None if ladder.verifier is None else ladder.verifier.revision,
             "verifier_threshold": ladder.verifier_threshold(asked),
+            "verifier_asked_from": ladder.worth_verifying(asked),
             "judge": ladder.judge,
         },
     }

@@ -19,11 +19,14 @@ from cache.guards.units import AMOUNT_SUFFIXES, CENTS, CURRENCIES, UNITS
 MARK: Final = " \u2022 "
 """Stands where something was read."""
 BEFORE: Final = r"(?<![\p{Latin}\p{N}.,_])"
-NUMBER: Final = (
-    rf"(?:(?P<digits>{DIGITS})(?:(?: ?(?P<scale>{SCALES})(?![\p{{Latin}}\p{{N}}]))|(?P<zs>{ZH_SCALE}+))?"
-    rf"|(?P<spelled>\b(?:{SPELLED})\b)|(?P<zh>{ZH_NUMBER}))"
-)
-_NUMBER: Final = regex.compile(rf"(?<![\p{{Latin}}\p{{N}}.,_]|\d-){NUMBER}|(?<=\d-)\d+(?:\.\d+)?")
+_SCALED: Final = rf"(?P<digits>{DIGITS})(?:(?: ?(?P<scale>{SCALES})(?![\p{{Latin}}\p{{N}}]))|(?P<zs>{ZH_SCALE}+))?"
+NUMBER: Final = rf"(?:{_SCALED}|(?P<spelled>\b(?:{SPELLED})\b)|(?P<zh>{ZH_NUMBER}))"
+IN_DIGITS: Final = rf"(?:{_SCALED}|(?P<spelled>(?!))|(?P<zh>(?!)))"
+"""The same for texts without numbers in words, which takes a quarter of the time behind `(?=\\d)`."""
+_FREE: Final = r"(?<![\p{Latin}\p{N}.,_]|\d-)"
+_BEHIND: Final = r"(?<=\d-)\d+(?:\.\d+)?"
+_NUMBER: Final = regex.compile(f"{_FREE}{NUMBER}|{_BEHIND}")
+_NUMBER_IN_DIGITS: Final = regex.compile(rf"(?=\d)(?:{_FREE}{IN_DIGITS}|{_BEHIND})")
 _PLAIN_PART: Final = regex.compile(NUMBER)
 # With blanks between the thousands: only where a unit or a currency stands beside it.
 _WIDE: Final = regex.compile(r"[1-9]\d{0,2}(?: \d{3})+(?!\d)(?:[.,]\d{1,2}(?!\d))?")
@@ -56,9 +59,12 @@ class _Found:
     factor: float
 
 
-def read(rest: str) -> tuple[str, list[tuple[str, str]]]:
-    """What is left of a text in lower case, and the amounts, quantities and ages read from it, by type."""
-    found = list(_numbers(rest))
+def read(rest: str, *, spelled: bool) -> tuple[str, list[tuple[str, str]]]:
+    """What is left of a text in lower case, and the amounts, quantities and ages read from it, by type.
+
+    `spelled`: it may hold numbers in words.
+    """
+    found = list(_numbers(rest, _NUMBER if spelled else _NUMBER_IN_DIGITS))
     values: list[tuple[str, str]] = []
     kept: list[str] = []
     last = 0
@@ -86,9 +92,9 @@ def _value(number: Decimal | str, beside: _Found) -> tuple[str, str]:
     return beside.kind, scaled if beside.kind == "number" else f"{beside.name} {scaled}"
 
 
-def _numbers(rest: str) -> Iterator[_Found]:
+def _numbers(rest: str, pattern: regex.Pattern[str]) -> Iterator[_Found]:
     position = 0
-    while match := _NUMBER.search(rest, position):
+    while match := pattern.search(rest, position):
         single = _wide(rest, match) or _beside(rest, match.start(), match.end(), _worth(match))
         position = max(single.end, match.end())
         yield single

@@ -8,16 +8,17 @@ have some. Values are compared in base units: 1,200 EUR = 1200 euro, two weeks =
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Final
 
 import regex
 
 from cache.guards import dates, identifiers, lexicon, measures, names
-from cache.guards.measures import BEFORE, MARK, NUMBER
-from cache.guards.numbers import WORDS_OF_NUMBERS, ZH_NUMBER, alternatives, text, times, value
-from cache.guards.units import CURRENCIES, MONTHS, ORDINALS, TIMES, UNITS, WEEKDAYS
+from cache.guards.measures import BEFORE, IN_DIGITS, MARK, NUMBER
+from cache.guards.numbers import ZH_NUMBER, alternatives, text, times, value
+from cache.guards.signs import signs
+from cache.guards.units import CURRENCIES, ORDINALS, TIMES, UNITS
 from cache.guards.words import Language, Text
 from cache.verdict import Verdict, passed, veto
 
@@ -38,7 +39,9 @@ _SPAN: Final = regex.compile(
     r"(?P<one>second|minute|hour|day|week|fortnight|month|year|decade)\b(?!'s)(?! (?:and a|or))"
     r"|\bhalf an? (?P<half>hour|day|year|mile|litre|liter|kilo|pound|kilometre)\b|半(?P<zhalf>小时|小時|天|年|个月)"
 )
-_PLAIN: Final = regex.compile(rf"{BEFORE}{NUMBER}(?:(?P<ordinal>st|nd|rd|th)|s)?(?![\p{{Latin}}\d])")
+_END: Final = r"(?:(?P<ordinal>st|nd|rd|th)|s)?(?![\p{Latin}\d])"
+_PLAIN: Final = regex.compile(f"{BEFORE}{NUMBER}{_END}")
+_PLAIN_DIGITS: Final = regex.compile(rf"(?=\d){BEFORE}{IN_DIGITS}{_END}")
 _RANGE: Final = regex.compile(
     r"(?<![\p{Latin}\p{N}.,/-])(?P<low>\d{1,4})\s?[-–]\s?(?P<high>\d{1,4})(?![\p{Latin}\p{N}/-])"
 )
@@ -50,41 +53,6 @@ _CURRENCY_NAME: Final = alternatives(
 _BARE_CURRENCY: Final = regex.compile(rf"(?<![\p{{Latin}}])(?:{_CURRENCY_NAME}){_NOT_IN_WORD}")
 _ZH_NO_NUMBER: Final = regex.compile(alternatives(lexicon.ZH_NO_NUMBER))
 _WORD_OR_SIGN: Final = regex.compile(r"\w+|[^\w\s.,;:!?\"\u201c\u201d]")
-_DIGIT: Final = regex.compile(r"\d")
-_QUOTES: Final = frozenset('"\u201c\u300c\u300e\u300a`')
-_CLOCK: Final = frozenset(
-    ["morning", "afternoon", "evening", "tonight", "night", "am", "pm", "a", "p", "o", "clock", "o'clock", "点", "點"]
-)
-_HOURS: Final = frozenset({"noon", "midday", "midnight", "past", "quarter"})
-_DAYS: Final = WEEKDAYS.keys() | frozenset("周週期拜")
-_RELATIVE: Final = frozenset(
-    [
-        "today",
-        "tonight",
-        "tomorrow",
-        "yesterday",
-        "next",
-        "coming",
-        "following",
-        "last",
-        "past",
-        "previous",
-        "this",
-        "current",
-        "天",
-        "日",
-        "周",
-        "週",
-        "月",
-        "年",
-        "季",
-    ]
-)
-_SPANS: Final = frozenset(
-    {"hour", "day", "week", "fortnight", "month", "year", "decade", "second", "minute", "半", "百"}
-)
-_MONTH_SIGN: Final = MONTHS.keys() | {"月"}
-_SYMBOLS: Final = frozenset(letter for name in CURRENCIES for letter in name if letter == "$" or not letter.isascii())
 # Units whose capitals change them: megabytes and megabits, milliwatts and megawatts.
 CASED: Final = regex.compile(
     r"(?<=\d ?)(?:[MKGT]b(?:ps|/s)?|[MKGT]B(?:ps|/s)?|mW|MW|mV|MV|mAh|MAh|Mg|mA|MA|mPa|MPa)(?!\w)"
@@ -119,7 +87,7 @@ def extract(question: Text, language: Language) -> Slots:
         return known
     slots: Slots = defaultdict(set)
     # Lower case once is several times faster than patterns that ignore case.
-    rest, present = question.source.lower(), _present(question)
+    rest, present = question.source.lower(), signs(question)
     if language is Language.CHINESE:
         # The sign is the yen's in English texts.
         rest = _ZH_NO_NUMBER.sub("\u2022", rest).replace("¥", "cny ")
@@ -127,7 +95,7 @@ def extract(question: Text, language: Language) -> Slots:
         if sign in present:
             rest = _take(rest, kind, pattern, read, slots)
     if "number" in present:
-        rest, measured = measures.read(rest)
+        rest, measured = measures.read(rest, spelled="spelled" in present)
         for kind, single in measured:
             slots[kind].add(single)
     for kind, sign, pattern, read in _LATER_READERS:
@@ -140,44 +108,6 @@ def extract(question: Text, language: Language) -> Slots:
     found = {kind: values for kind, values in slots.items() if values}
     question.memo["slots"] = found
     return found
-
-
-def _present(question: Text) -> set[str]:
-    """Which cheap signs the text shows; a pattern runs only where its sign is."""
-    source = question.source
-    present = {sign for sign in ("@", ".", ":") if sign in source}
-    words: Set[str] = question.stems.keys()
-    if question.language is Language.CHINESE:
-        words = words | set(source)
-    digits = _DIGIT.search(source) is not None
-    if not _QUOTES.isdisjoint(source) or " '" in source:
-        present.add("quotes")
-    if digits:
-        present.add("digits")
-    if digits or not words.isdisjoint(WORDS_OF_NUMBERS) or ("-" in source and _has_compound(words)):
-        present.add("number")
-    if not words.isdisjoint(_SPANS):
-        present.add("quantity")
-    if digits or not words.isdisjoint(_MONTH_SIGN):
-        present |= {"date", "month"}
-    if digits or not words.isdisjoint(_HOURS) or ("number" in present and not words.isdisjoint(_CLOCK)):
-        present.add("time")
-    if not words.isdisjoint(_DAYS):
-        present.add("day")
-    if not words.isdisjoint(_RELATIVE):
-        present.add("relative")
-    if not words.isdisjoint(ORDINALS) or "第" in source:
-        present.add("ordinal")
-    if not words.isdisjoint(TIMES):
-        present.add("times")
-    if not _SYMBOLS.isdisjoint(source) or not words.isdisjoint(CURRENCIES):
-        present.add("currency")
-    return present
-
-
-def _has_compound(words: Set[str]) -> bool:
-    """ "two-week", "twenty-five"."""
-    return any(not WORDS_OF_NUMBERS.isdisjoint(word.split("-")) for word in words if "-" in word)
 
 
 def _take(
@@ -248,22 +178,23 @@ _READERS: Final[tuple[_Reader, ...]] = (
     ("url", ".", identifiers.URL, identifiers.url),
     ("file", ".", identifiers.FILE, identifiers.plainly),
     ("address", ".", identifiers.ADDRESS, identifiers.plainly),
-    ("account", "digits", identifiers.IBAN, identifiers.iban),
-    ("card", "digits", identifiers.CARD, identifiers.card),
+    ("account", "mixed", identifiers.IBAN, identifiers.iban),
+    ("card", "many digits", identifiers.CARD, identifiers.card),
     ("date", "date", dates.DATE, dates.date),
     ("time", "time", dates.TIME, dates.time),
     ("version", "digits", identifiers.VERSION, identifiers.version),
-    ("phone", "digits", identifiers.PHONE, identifiers.phone),
+    ("phone", "many digits", identifiers.PHONE, identifiers.phone),
     ("relative date", "relative", dates.RELATIVE, dates.relative),
     ("date", "day", dates.WEEKDAY, dates.weekday),
     ("date", "month", dates.BARE_MONTH, dates.month),
     ("quantity", "quantity", _SPAN, _span),
 )
 _LATER_READERS: Final[tuple[_Reader, ...]] = (
-    ("id", "digits", identifiers.ID, identifiers.identifier),
-    ("number", "digits", _RANGE, _range),
+    ("id", "mixed", identifiers.ID, identifiers.identifier),
+    ("number", "dash", _RANGE, _range),
     ("ordinal", "ordinal", _ORDINAL, _ordinal),
-    ("number", "number", _PLAIN, _plain),
+    ("number", "spelled", _PLAIN, _plain),
+    ("number", "in digits", _PLAIN_DIGITS, _plain),
     ("times", "times", _TIMES, lambda match: str(TIMES[match.group()])),
     ("currency", "currency", _BARE_CURRENCY, lambda match: CURRENCIES[match.group()]),
 )

@@ -113,8 +113,8 @@ class Candidate:
 class Hit:
     """An answer to serve. `similarity` is 1 for an exact hit, which has no score and needs no standing.
 
-    `score` and `verified` are probabilities that both questions have one answer (`verified` None without a
-    verifier). `refused` are better candidates that were turned away. `rules` is the ladder's version for a
+    `score` and `verified` are probabilities that both questions have one answer (`verified` None where no
+    verifier was asked). `refused` are better candidates that were turned away. `rules` is the ladder's version for a
     semantic hit, the revision of the guards for an exact one. `verdicts` are those on the entry, `steps` those on the
     question and the template.
     """

@@ -37,11 +37,11 @@ _OBJECTS: Final = {"me": 1, "us": 2, "him": 3, "them": 5}
 # "For me to cancel", "let me cancel", "tell me": the person behind these does it, or is only told.
 _LOOSE: Final = frozenset({"for", "let", "lets"}) | lexicon.EN_FILLERS
 # Behind a subject a form with "s" is a verb: "how it works".
-_NOT_PLURAL: Final = _words("it he she this that who which what")
+_NOT_PLURAL: Final = _words("it he she this that who")
 # With one of these the past is told otherwise, or the participle is none.
 _TIMED: Final = _PASSIVE | _words("did had would by")
 _HAVE: Final = _words("has have")
-_ARTICLES: Final = _words("a an the my your our his her its their this that each every one")
+_ARTICLES: Final = _words("a an the my your our his her its their this that each every one which what")
 _PLURALS: Final = _words("children women men people")
 _FOCUS: Final = _words("only even just")
 

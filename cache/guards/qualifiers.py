@@ -28,6 +28,8 @@ _ARTICLES: Final = _words("a an the my your our his her its their any some no ea
 _OPENERS: Final = _ARTICLES | _words("of for to in on at with by from and per")
 # As in `contrast`: in a long text two words for one thing are more often a rewording.
 _LONG: Final = 12
+# Three fifths of the longer word, and at least so many letters.
+_SHORTEST_ROOT: Final = 5
 
 
 def check(question: Text, cached: Text, language: Language) -> Verdict:
@@ -40,9 +42,21 @@ def check(question: Text, cached: Text, language: Language) -> Verdict:
     mine, other = unmatched(question, cached), unmatched(cached, question)
     table = thesaurus()
     own, opposed = set(unrelated(mine, other, table)), set(unrelated(other, mine, table))
-    if any(ours[noun] <= own and theirs[noun] <= opposed for noun in shared):
+    if any(
+        ours[noun] <= own and theirs[noun] <= opposed and not _same_root(ours[noun], theirs[noun]) for noun in shared
+    ):
         return veto(NAME, "another kind of the same thing")
     return passed(NAME)
+
+
+def _same_root(ours: frozenset[str], theirs: frozenset[str]) -> bool:
+    """ "Probation" and "probationary", which the thesaurus does not know to be related."""
+    for one in ours:
+        for other in theirs:
+            root = max(_SHORTEST_ROOT, -(-3 * max(len(one), len(other)) // 5))
+            if len(min(one, other, key=len)) >= root and one[:root] == other[:root]:
+                return True
+    return False
 
 
 def _qualified(text: Text) -> Mapping[str, frozenset[str]]:
@@ -53,11 +67,12 @@ def _qualified(text: Text) -> Mapping[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
     told: set[str] = set()
     content, table = set(text.content), thesaurus()
-    for before, word, noun in zip(text.words, text.words[1:], text.words[2:], strict=False):
+    words = text.words
+    for opener, before, word, noun in zip(("", *words), words, words[1:], words[2:], strict=False):
         if word not in content or noun not in content:
             continue
         behind = before in _OPENERS and _is_noun(noun, table, behind=before)
-        if behind or (before in content and _goes_on(before, word, noun, table)):
+        if behind or (before in content and _goes_on(opener, before, word, noun)):
             root = text.stems[noun]
             found.setdefault(root, set()).add(word)
             if _tells_kind(word, table, verb=before in _ARTICLES):
@@ -73,10 +88,10 @@ def _is_noun(word: str, table: Thesaurus, *, behind: str) -> bool:
     return parts[:1] == "n" or (behind in _ARTICLES and "n" in parts)
 
 
-def _goes_on(before: str, word: str, noun: str, table: Thesaurus) -> bool:
-    """ "Direct debit payment": nouns in a row, the first of which may be an adjective."""
-    first, second, third = (table.word(part).parts[:1] for part in (before, word, noun))
-    return first in ("n", "a") and second == third == "n"
+def _goes_on(opener: str, before: str, word: str, noun: str) -> bool:
+    """ "A direct debit payment": nouns in a row, the first of which may be an adjective."""
+    first, second, third = (thesaurus().word(part).parts[:1] for part in (before, word, noun))
+    return second == third == "n" and (first in ("n", "a") or opener in _ARTICLES)
 
 
 def _tells_kind(word: str, table: Thesaurus, *, verb: bool) -> bool:

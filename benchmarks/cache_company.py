@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -17,6 +18,7 @@ from cache.key import CompositeIdentity, RetrievalIdentity, exact_key, namespace
 from cache.ladder import Ladder
 from cache.lookup import Asked, Mode, ask
 from cache.openings import open_template
+from cache.score.fitted import default_score
 from cache.stores import tables
 from cache.stores.port import CacheStore
 from service.settings import load_settings
@@ -34,6 +36,8 @@ DOCUMENTS = 50
 CONTEXT = 5
 PAYLOAD = canonical_payload({"answer": "The limit is 100 EUR. " * 20, "citations": [{"quote": "x" * 200}]})
 _BATCH = 2_000
+# Random vectors pass for those of the model that the shipped score was fitted with: it judges no other model's.
+_EMBEDDER = json.dumps({"revision": default_score().embedder.rpartition("@")[2]})
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ def identity(domain: PermissionDomain, filter_: str | None = None) -> CompositeI
         tokenizer_revision="words-1",
         template_revision="default@1",
         adapter_revision=None,
-        embedder="random",
+        embedder=_EMBEDDER,
         generation="temperature=0",
         user_id=None,
         filter=filter_,

@@ -9,7 +9,7 @@ from cache.guards import compare, read
 REFUSED = [
     # two kinds of one thing, however the rest is worded
     ("qualifiers", "How do I close a current account?", "What are the steps for ending a fixed-term account?"),
-    ("qualifiers", "How long does a SEPA payment take?", "What is the processing time of a SWIFT payment?"),
+    ("qualifiers", "How long does a card payment take?", "What is the processing time of a cheque payment?"),
     ("qualifiers", "How do I get a parking permit?", "What is the procedure for obtaining a work permit?"),
     ("qualifiers", "When is the tax return due?", "By what date must the census return be filed?"),
     ("families", "How do I block my card?", "What do I have to do to replace my card?"),

@@ -5,8 +5,8 @@ rounded likewise, to d, and <d, c> is computed without error (it stays below 2**
 
     | <q, x> - <d, c> / scale**2 |  <=  |q| * error + |q - d / scale| * largest |c / scale|
 
-so whatever lies further than twice this below the k-th best cannot be among the k best. What is left is compared
-exactly by the caller: no neighbour is lost.
+so a row whose copy lies further than this below the k-th largest <q, x> of any rows cannot be among the k best. What is
+left is compared exactly by the caller: no neighbour is lost.
 """
 
 from __future__ import annotations
@@ -59,17 +59,19 @@ class Coarse:
             self._norm = max(self._norm, _longest(coded) / self.scale)
             self._index.add(coded)
 
-    def within(self, vector: Rows, k: int) -> npt.NDArray[np.int64] | None:
+    def within(self, rows: Rows, vector: Rows, k: int) -> npt.NDArray[np.int64] | None:
         """Positions of all rows that can be among the `k` with the largest product with `vector` (dim,); None where
-        they are too many to tell.
+        they are too many to tell. `rows` (n, dim) are those of which these are the copies.
         """
         coded = self._coded(vector[None])
         off = _longest(vector[None] - coded / np.float32(self.scale))
-        doubt = 2 * (float(np.linalg.norm(vector)) * self._error + off * self._norm + _SLACK) * self.scale**2
+        doubt = float(np.linalg.norm(vector)) * self._error + off * self._norm + _SLACK
         while True:
             asked = min(max(_STEPS[self._step], k), len(self))
             scores, positions = self._index.search(coded, asked)
-            least = scores[0][min(k, len(self)) - 1] - doubt
+            # Of the rows themselves: with the k-th best copy in its place, the doubt would count twice.
+            best = np.sort(rows[positions[0]] @ vector)
+            least = (best[-min(k, len(self))] - doubt) * self.scale**2
             # A least that is no number is above nothing: all steps are in vain, and the full product decides.
             if scores[0][-1] < least or asked == len(self):
                 near = np.asarray(positions[0][scores[0] >= least], dtype=np.int64)

@@ -93,7 +93,7 @@ class VectorIndex:
         if not k:
             return []
         # With those that are passed over: the copies do not know which they are.
-        if len(seqs) >= COARSE_FROM and (near := self._level(rows).within(vector, k + self._gone)) is not None:
+        if len(seqs) >= COARSE_FROM and (near := self._level(rows).within(rows, vector, k + self._gone)) is not None:
             seqs, rows = seqs[near], rows[near]
         scores = rows @ vector
         if self._gone:

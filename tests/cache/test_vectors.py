@@ -68,17 +68,17 @@ def test_every_neighbour_is_found(make, monkeypatch: pytest.MonkeyPatch) -> None
 def test_most_rows_are_ruled_out_and_a_crowd_is_left_to_the_full_product() -> None:
     generator = np.random.default_rng(12)
     apart = spread(generator, 3_000)
-    near = coarse.Coarse(apart).within(apart[5], 5)
+    near = coarse.Coarse(apart).within(apart, apart[5], 5)
     assert near is not None
     assert 5 <= len(near) < 300
     alike = unit(spread(generator, 1) + 0.0001 * generator.normal(size=(3_000, DIMENSION)).astype(np.float32))
-    assert coarse.Coarse(alike).within(alike[5], 5) is None
+    assert coarse.Coarse(alike).within(alike, alike[5], 5) is None
 
 
 @pytest.mark.parametrize("count", [200, 3_000])
 def test_for_a_vector_that_is_not_finite_the_copies_rule_nothing_in(count: int) -> None:
     rows = spread(np.random.default_rng(13), count)
-    near = coarse.Coarse(rows).within(np.full(DIMENSION, np.nan, dtype=np.float32), 5)
+    near = coarse.Coarse(rows).within(rows, np.full(DIMENSION, np.nan, dtype=np.float32), 5)
     assert near is None or len(near) == 0
 
 

@@ -3,12 +3,19 @@
     python -m benchmarks.cache_bound [--runs 1000] [--hits 20000] [--seed 1]
 
 A run is a stream of hits that every rung of the ladder let pass, each wrong with a known probability. Scenarios: 0.5 %,
-1 %, 1.2 % and 3 % wrong throughout; a jump from 0.5 % to 3 % half way; a slow rise from 0.5 % to 3 %; and 3 % wrong
-under an operator's opening, with feedback that seldom tells of wrong answers. The target alpha is 1 %.
+1 %, 1.2 % and 3 % wrong throughout; a jump from 0.5 % to 3 % half way; a slow rise from 0.5 % to 3 %; 3 % wrong under
+an operator's opening, with feedback that seldom tells of wrong answers; and two where what is asked most is wrong most:
+of the hits of the ten entries that are asked for most 2 % are wrong and of the others 0.5 % (1.15 % of all), or 4 % and
+0.25 % (1.87 %). The target alpha is 1 %.
+
+Each hit is of one of 500 entries, the n-th asked for in proportion to 1/n, and of one of 40 askers, whose labels are
+within their share up to the limits of `cache.certificate.counts`. A wrong label removes the entry; another takes its
+place, as bad as it was.
 
 * ours: `cache.certificate` as the service runs it (`Counts`, `shadow.probability`, `drift`). While nothing is served
-  every hit is compared; while hits are served, `--shadow`. Labels before the first change of state are looked up in
-  tables made with `bound.below` and `bound.above`; `tests/cache/certificate/test_simulation.py` holds both ways equal.
+  every hit is compared; while hits are served, `--shadow`. Hits are those of entries off probation, which alone are
+  labelled and served. Labels before the first change of state are looked up in tables made with `bound.below` and
+  `bound.above`; `tests/cache/certificate/test_simulation.py` holds both ways equal.
 * pooled: the same limits over shadow labels and feedback together, which is what the design forbids.
 * fixed: a threshold that is set once: serve for good if at most 1 % of 300 calibration labels are wrong.
 * vcache: the rule of "vCache: Verified Semantic Prompt Caching" (Schroeder et al., arXiv 2502.03771, section 4),
@@ -41,7 +48,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cache.certificate import bound, shadow
-from cache.certificate.counts import EMPTY, Counts
+from cache.certificate.counts import EMPTY, Counts, is_full
 from cache.openings import Opening
 from cache.policy import TemplatePolicy
 from cache.standing import Standing
@@ -50,13 +57,18 @@ Floats = npt.NDArray[np.float64]
 
 ALPHA = 0.01
 SHADOW = TemplatePolicy().shadow
+ENTRIES, MOST_ASKED, ASKERS = 500, 10, 40
 OPENING = Opening("default", 0.8, "operator", 0.0, "simulation")
 CALIBRATION = 300
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """`opened`: an operator serves without a certificate. `praise` and `complaint`: how often feedback comes."""
+    """`opened`: an operator serves without a certificate. `praise` and `complaint`: how often feedback comes.
+
+    `first` and `last` are the shares of wrong hits at both ends, by `shape`; or, for `lean`, those of the entries that
+    are asked for most and of all others.
+    """
 
     name: str
     first: float
@@ -67,11 +79,22 @@ class Scenario:
     complaint: float = 0.0
 
     def shares(self, hits: int) -> Floats:
-        """The true share of wrong ones at each hit."""
+        """The true share of wrong ones at each hit, over all entries."""
+        if self.shape == "lean":
+            most = float(POPULARITY[:MOST_ASKED].sum())
+            return np.full(hits, most * self.first + (1 - most) * self.last)
         if self.shape == "jump":
             return np.where(np.arange(hits) < hits // 2, self.first, self.last)
         return np.linspace(self.first, self.last, hits)
 
+
+def _popularity() -> Floats:
+    weights: Floats = 1 / np.arange(1, ENTRIES + 1)
+    found: Floats = weights / weights.sum()
+    return found
+
+
+POPULARITY = _popularity()
 
 SCENARIOS = (
     Scenario("0.5 %", 0.005, 0.005),
@@ -81,6 +104,8 @@ SCENARIOS = (
     Scenario("jump", 0.005, 0.03, "jump"),
     Scenario("rise", 0.005, 0.03, "rise"),
     Scenario("biased feedback", 0.03, 0.03, opened=True, praise=0.1, complaint=0.02),
+    Scenario("worse where asked most", 0.02, 0.005, "lean"),
+    Scenario("far worse where asked most", 0.04, 0.0025, "lean"),
 )
 
 
@@ -112,13 +137,50 @@ class Tables:
             self.certify[n] = few
             self.suspend[n] = many
 
-    def change(self, wrong: npt.NDArray[np.bool_]) -> tuple[int, int]:
-        """After how many labels the state changes first (all of them if never), and how many of these are wrong."""
-        k = np.cumsum(wrong)
-        n = np.arange(1, len(wrong) + 1)
-        changes = np.flatnonzero((k <= self.certify[n]) | (k >= self.suspend[n]))
-        last = int(changes[0]) if len(changes) else len(wrong) - 1
-        return last + 1, int(k[last])
+    def change(self, labels: Labels, at: int) -> tuple[int, Counts]:
+        """The hit from `at` on, all of them drawn, whose label changes the state first (the last one if none does), and
+        what was counted before it.
+        """
+        n = k = entries = spread_n = spread_k = 0
+        position = at
+        for position in range(at, len(labels.wrong)):
+            wrong = bool(labels.wrong[position])
+            of_entry, of_asker = labels.before(position)
+            within = not is_full(of_entry, of_asker, spread_n)
+            both = k + wrong <= self.certify[n + 1] and spread_k + (within and wrong) <= self.certify[spread_n + within]
+            if both or k + wrong >= self.suspend[n + 1] or position == len(labels.wrong) - 1:
+                break
+            n, k, entries = n + 1, k + wrong, entries + (within and of_entry == 0)
+            spread_n, spread_k = spread_n + within, spread_k + (within and wrong)
+            labels.add(position, within=within)
+        return position, Counts(n=n, k=k, entries=entries, spread_n=spread_n, spread_k=spread_k)
+
+
+class Labels:
+    """Whose hits are whose, and how many labels of each count."""
+
+    def __init__(self, wrong: npt.NDArray[np.bool_], entry: npt.NDArray[np.int_], asker: npt.NDArray[np.int_]) -> None:
+        self.wrong = wrong
+        self._entry, self._asker = entry.tolist(), asker.tolist()
+        self.forget()
+
+    def forget(self) -> None:
+        """New evidence counts anew."""
+        self._of_entry = [0] * ENTRIES
+        self._of_asker = [0] * ASKERS
+
+    def before(self, position: int) -> tuple[int, int]:
+        """How many labels of the same entry and of the same asker count already."""
+        return self._of_entry[self._entry[position]], self._of_asker[self._asker[position]]
+
+    def add(self, position: int, *, within: bool) -> None:
+        """A label, `within` the shares or not; a wrong one puts another entry in the place of its own."""
+        entry, asker = self._entry[position], self._asker[position]
+        if within:
+            self._of_entry[entry] += 1
+            self._of_asker[asker] += 1
+        if self.wrong[position]:
+            self._of_entry[entry] = 0
 
 
 TablesOf = Callable[[float], Tables]
@@ -145,7 +207,11 @@ def ours(
     Shares never fall, so that the mean over the hits of a certificate is largest at its last one.
     """
     rng = np.random.default_rng(seed)
-    wrong = rng.random(len(shares)) < shares
+    entry = rng.choice(ENTRIES, len(shares), p=POPULARITY)
+    asker = rng.integers(ASKERS, size=len(shares))
+    of_entry = np.where(entry < MOST_ASKED, scenario.first, scenario.last) if scenario.shape == "lean" else shares
+    wrong = rng.random(len(shares)) < of_entry
+    labels = Labels(wrong, entry, asker)
     draws = rng.random(len(shares))
     told = rng.random(len(shares)) < np.where(wrong, scenario.complaint, scenario.praise)
     run, counts, at = Run(), EMPTY, 0
@@ -154,14 +220,18 @@ def ours(
     state = standing(counts, scenario.opened)
     chance = shadow.probability(state, policy)
     events = np.append(np.flatnonzero((draws < policy.shadow) | told), len(shares))
-    reports = 0
     while at < len(shares) and (state.serves or counts.state != "suspended"):
         if tables is not None and chance == 1.0 and counts.n == 0:
             # Labels without a change of state at once; the next one goes through the product's rules, and changes it.
-            labels, k = tables(counts.level).change(wrong[at:])
-            at += labels - 1
-            # Each label is about a stored answer of its own.
-            counts = replace(counts, n=labels - 1, k=k - int(wrong[at]), entries=labels - 1)
+            at, counted = tables(counts.level).change(labels, at)
+            counts = replace(
+                counts,
+                n=counted.n,
+                k=counted.k,
+                entries=counted.entries,
+                spread_n=counted.spread_n,
+                spread_k=counted.spread_k,
+            )
         position = at if chance == 1.0 else int(events[np.searchsorted(events, at)])
         if position == len(shares):
             book.serve(state, at, position)
@@ -169,13 +239,16 @@ def ours(
         drawn = bool(draws[position] < chance)
         book.serve(state, at, position + (not drawn))
         at = position + 1
+        # Feedback that nobody confirmed moves nothing.
         if drawn or (pooled and told[position] and state.serves):
-            counts = counts.after("wrong" if wrong[position] else "same", ALPHA)
-        elif told[position] and wrong[position] and state.serves:
-            # As `evidence.report` has it.
-            reports += 1
-            if bound.above(max(run.served, reports), reports, ALPHA, level=counts.level):
-                counts = counts.suspended("feedback")
+            before, (said_of_entry, said_of_asker) = counts, labels.before(position)
+            counts = counts.after(
+                "wrong" if wrong[position] else "same", ALPHA, of_entry=said_of_entry, of_asker=said_of_asker
+            )
+            if counts.restarts == before.restarts:
+                labels.add(position, within=counts.spread_n > before.spread_n)
+            else:
+                labels.forget()
         state = standing(counts, scenario.opened)
         chance = shadow.probability(state, policy)
         book.turn(state, counts, position)

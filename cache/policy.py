@@ -17,8 +17,9 @@ class TemplatePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     """What one template permits. `None` leaves it to the deployment (times) or to the score and verifier themselves.
 
     `alpha` is the target for wrong hits among semantic hits; `shadow` the share of semantic hits that is answered
-    afresh and compared, `probation` how many of a new entry's first ones always are. `score` and `verified` are the
-    least probabilities served. `modes` are the request modes permitted, the first for requests that name none.
+    afresh and compared, `probation` how many of a new entry's first ones always are. `score` is the least probability
+    served on the score's word alone, `verified` on the word of the verifier, which is asked about what lies below.
+    `modes` are the request modes permitted, the first for requests that name none.
     `personal`, `moment` and `deictic` say how far answers travel to questions with personal data, about now or today,
     and that point at something outside: `private` keeps them for their asker, `exact` for the same words, `none` not.
     """
@@ -42,8 +43,9 @@ class CachePolicy:
     """Times in seconds, sizes in bytes; quotas hold per tenant.
 
     `max_staleness` bounds how long an answer may be served after documents or access lists have moved elsewhere in
-    the tenant; the documents that the answer rests on are checked at every hit regardless. `templates` are policies
-    by the template's name, `template` the one of every other.
+    the tenant; the documents that the answer rests on are checked at every hit regardless. `records` bounds each kind
+    of row about wrong hits (`cache.certificate.retention`). `templates` are policies by the template's name, `template`
+    the one of every other.
     """
 
     time_to_live: float = 86_400.0
@@ -51,6 +53,7 @@ class CachePolicy:
     max_entries: int = 100_000
     max_bytes: int = 1 << 30
     nearest: int = 5
+    records: int = 100_000
     templates: Mapping[str, TemplatePolicy] = field(default_factory=dict)
     template: TemplatePolicy = field(default_factory=TemplatePolicy)
 

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from audit.record import Detail
-from cache.certificate import evidence, negatives
+from cache.certificate import evidence, negatives, reports
 from cache.certificate.counts import Label
 from cache.certificate.evidence import Judged, Place
 from cache.certificate.judge import Cited, Judgement, Statement, excluded, judge
@@ -34,6 +34,7 @@ from retrieval.citations import Citation
 from retrieval.question import Answer, AnswerPath, Revoked
 from retrieval.remembered import stored_answer
 from retrieval.steps import Asking
+from tenancy.directory import exists
 from tenancy.errors import StrongroomError
 from tenancy.tenant import TenantHandle
 
@@ -172,7 +173,7 @@ def write_hits(path: AnswerPath, tenant: TenantHandle) -> None:
     hits = path.tally.take(tenant)
     try:
         with tenant.writing() as view:
-            evidence.add_hits(view, hits, path.cache.clock())
+            evidence.add_hits(view, hits, path.cache.clock(), records=path.cache.policy.records)
     except BaseException:
         path.tally.put_back(tenant, hits)
         raise
@@ -203,19 +204,23 @@ def _record(path: AnswerPath, tenant: TenantHandle, draw: _Draw, label: Label, r
     purpose = draw.would.purpose
     if purpose == "none":
         return
-    entry, now = draw.would.entry, path.cache.clock()
+    entry, now, records = draw.would.entry, path.cache.clock(), path.cache.policy.records
     wrong = label == "wrong"
     kept_apart = wrong and excluded(draw.asked.question, entry.question)
     hits = path.tally.take(tenant)
     try:
         with tenant.writing() as view:
-            evidence.add_hits(view, hits, now)
-            asker = evidence.asker_of(tenant, draw.user_id).hex()
-            evidence.record(view, draw.place, Judged(purpose, label, reason, entry.id, kept_apart, asker), now)
+            evidence.add_hits(view, hits, now, records=records)
+            # Of somebody who was deleted meanwhile nothing new is written down.
+            asker = reports.asker_of(tenant, draw.user_id).hex() if exists(view, draw.user_id) else ""
+            judged = Judged(purpose, label, reason, entry.id, kept_apart, asker)
+            evidence.record(view, draw.place, judged, now, records=records)
             if wrong:
                 pair = negatives.pair_of(tenant, draw.asked.question, entry.question)
-                negatives.add(view, pair, source="shadow", now=now)
-                negatives.refuse(view, entry.id, now=now)
+                negatives.add(view, pair, source="shadow", now=now, records=records)
+                negatives.refuse(view, entry.id, now=now, records=records)
+                # What an asker said of the same pair is confirmed by it.
+                reports.weigh(view, draw.place, now)
     except BaseException:
         path.tally.put_back(tenant, hits)
         raise

@@ -11,6 +11,7 @@ from audit.log import AuditLog
 from audit.query import Filters, query_log
 from audit.record import Event, decode
 from cache.certificate import evidence
+from cache.certificate.evidence import Place
 from cache.policy import CachePolicy
 from generation.prompt import Templates
 from tenancy.tenant import ReadView
@@ -36,19 +37,32 @@ def report(
     known = {(one.template, one.ladder) for one in records}
     rows = [
         _row(one, policy, counted.get(one.template, Counted()))
-        | {"wrong_by_reason": evidence.reasons(view, one.template, one.ladder)}
+        | {"wrong_by_reason": evidence.reasons(view, one.template, one.ladder), "needs": _needs(view, one, policy)}
         for one in records
     ]
     for name, of_template in sorted(counted.items()):
         for ladder in sorted({ladder for ladder, _ in of_template.hits}):
             if (name, ladder) not in known and template in (None, name):
                 # Opened, and neither drawn nor reported so far.
-                rows.append(_row(_nothing(name, ladder), policy, of_template) | {"wrong_by_reason": {}})
+                nothing = _nothing(name, ladder)
+                missing = {"wrong_by_reason": {}, "needs": _needs(view, nothing, policy)}
+                rows.append(_row(nothing, policy, of_template) | missing)
     return rows
 
 
 def _nothing(template: str, ladder: str) -> evidence.EvidenceRecord:
-    return evidence.EvidenceRecord(template, ladder, "uncertified", "", None, None, 0, 0, 1.0, 0.0, 0, 0, 0, 0, 0, 0, 0)
+    return evidence.EvidenceRecord(
+        template, ladder, "uncertified", "", None, None, 0, 0, 1.0, 0.0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+    )
+
+
+def _needs(view: ReadView, one: evidence.EvidenceRecord, policy: CachePolicy) -> dict[str, int] | None:
+    """What is missing for a certificate at the least; None where it holds, is suspended, or nothing is ever drawn."""
+    own = policy.of(one.template)
+    if one.ladder == evidence.EVERY_LADDER or own.shadow <= 0 or one.state == "suspended":
+        return None
+    found = evidence.needs(view, Place(one.template, one.ladder, "", own.alpha))
+    return None if found is None else {"labels": found.labels, "askers": found.askers, "entries": found.entries}
 
 
 def _row(one: evidence.EvidenceRecord, policy: CachePolicy, counted: Counted) -> dict[str, Any]:
@@ -68,6 +82,8 @@ def _row(one: evidence.EvidenceRecord, policy: CachePolicy, counted: Counted) ->
         "missing": one.missing,
         "unanswered": one.unanswered,
         "entries": one.entries,
+        "spread_n": one.spread_n,
+        "spread_k": one.spread_k,
         "restarts": one.restarts,
         "reports": one.reports,
         "hits": sum(spaces.values()),

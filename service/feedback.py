@@ -1,7 +1,7 @@
-"""What askers say of their own answers. It may remove an entry and suspend a template; it never certifies.
+"""What askers say of their own answers. It may remove an entry; it never certifies, and suspends nothing alone.
 
-One person's word removes an entry and keeps a pair apart; a template is suspended on the word of several, and each of
-them counts once for a pair.
+One person's word removes an entry and keeps a pair apart. A template is suspended by reports that the judge or an
+operator confirmed (`cache.certificate.reports`), and each person counts once for a pair.
 
 An answer is found by its audit event, under the id of its request. Another person's answer and one that never was look
 the same from outside.
@@ -18,10 +18,11 @@ from audit.log import AuditLog
 from audit.query import Filters, query_log
 from audit.record import CacheUse, Detail, Event, decode
 from audit.trail import Trail
-from cache.certificate import evidence, negatives
+from cache.certificate import evidence, negatives, reports, retention
 from cache.certificate.evidence import Judged, Place
 from cache.stores.selector import Selector
 from retrieval.question import AnswerPath
+from tenancy.directory import exists
 from tenancy.errors import InvalidInput, NotFound
 from tenancy.identity import Principal
 from tenancy.schema import cache_feedback
@@ -70,13 +71,17 @@ def tell(path: AnswerPath, principal: Principal, trail: Trail, answer_id: str, v
         detail["entry"] = served.entry
     trail.note(detail=detail)
     hits = path.tally.take(tenant)
-    now = path.cache.clock()
+    now, records = path.cache.clock(), path.cache.policy.records
     try:
         with tenant.writing() as view:
-            evidence.add_hits(view, hits, now)
-            said = _Said(answer_id, verdict, evidence.asker_of(tenant, principal.user_id))
-            if (new := _note(view, said, served, now)) and served is not None:
-                _report(view, trail, served, now, counts=new == "pair")
+            evidence.add_hits(view, hits, now, records=records)
+            if not exists(view, principal.user_id):
+                raise NotFound("you have no such answer", item="answer_id")
+            said = _Said(answer_id, verdict, reports.asker_of(tenant, principal.user_id))
+            new = _note(view, said, served, now)
+            retention.keep(view, cache_feedback, records)
+            if new and served is not None:
+                _report(view, trail, served, now, counts=new == "pair", records=records)
     except BaseException:
         path.tally.put_back(tenant, hits)
         raise
@@ -147,12 +152,13 @@ def _note(view: WriteView, said: _Said, served: _Served | None, now: float) -> L
     return "pair" if known is None else "answer"
 
 
-def _report(view: WriteView, trail: Trail, served: _Served, now: float, *, counts: bool) -> None:
-    negatives.refuse(view, served.entry, now=now)
+def _report(view: WriteView, trail: Trail, served: _Served, now: float, *, counts: bool, records: int) -> None:
+    negatives.refuse(view, served.entry, now=now, records=records)
     if served.pair is not None:
-        negatives.add(view, served.pair, source="feedback", now=now)
+        negatives.add(view, served.pair, source="feedback", now=now, records=records)
     if served.place is None or not counts:
         return
-    evidence.record(view, served.place, Judged("feedback", "wrong", "wrong_hit", served.entry), now)
-    state = evidence.report(view, served.place, now)
+    judged = Judged("feedback", "wrong", "wrong_hit", served.entry)
+    evidence.record(view, served.place, judged, now, records=records)
+    state = reports.report(view, served.place, now)
     trail.note(detail={"template": served.place.template, "state": state})

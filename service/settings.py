@@ -92,13 +92,14 @@ class VerifierSettings(Section, frozen=True):
 
 
 class CacheSettings(Section, frozen=True):
-    """`quota` is in bytes and `entries` a number, both per tenant; `templates` are policies by template name."""
+    """`quota` is in bytes, `entries` and `records` are numbers, all per tenant; `templates` are policies by name."""
 
     enabled: bool
     ttl_s: Seconds
     max_staleness_s: Seconds
     quota: Positive
     entries: Positive
+    records: Annotated[int, msgspec.Meta(ge=1_000)]
     store: Literal["local", "redis"]
     redis: RedisSettings
     verifier: VerifierSettings

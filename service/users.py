@@ -1,10 +1,13 @@
-"""Deleting a user of a tenant: credentials, what the cache remembers of the questions, and the directory."""
+"""Deleting a user of a tenant: credentials, what the cache remembers of the questions, hashes of the person in the
+evidence about hits, and the directory.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from audit.trail import Trail
+from cache.certificate.reports import forget_asker
 from cache.stores.port import CacheStore
 from cache.stores.selector import Selector
 from tenancy import directory
@@ -40,6 +43,7 @@ def delete_user(tenants: Tenants, store: CacheStore, principal: Principal, name:
         tenants.revoke_key(handle.name, key_id)
     with handle.writing() as view:
         directory.delete_user(view, name)
+        forget_asker(view, user_id)
     handle.erase_traces()
     entries += store.invalidate(handle, Selector(user=user_id))
     trail.note(detail={"user": trail.log.subjects.ref(user_id), "keys": len(revoked), "entries": entries})

@@ -154,6 +154,7 @@ def cache_policy(settings: Settings) -> CachePolicy:
         max_staleness=cache.max_staleness_s,
         max_entries=cache.entries,
         max_bytes=cache.quota,
+        records=cache.records,
         templates=cache.templates,
     )
 

@@ -259,8 +259,9 @@ cache_openings = Table(
 # How many semantic hits of a template were drawn and judged under one version of the ladder, `k` of `n` wrong; see
 # `cache.certificate`. `began` is when this evidence began, `since` when its state last changed, `hits` how many were
 # served meanwhile (counted late, so a few may be missing), `reports` how many of these their askers called wrong,
-# `entries` how many stored answers the labels are about.
-# `bets` are logarithms. The ladder `*` stands for every version: an operator's suspension of the template.
+# `entries` how many stored answers the labels are about. Of the labels `spread_k` of `spread_n` are within the share of
+# their answer and their asker. `upper` is the larger one of both limits. `bets` are logarithms.
+# The ladder `*` stands for every version: an operator's suspension of the template.
 cache_evidence = Table(
     "cache_evidence",
     tenant,
@@ -279,13 +280,16 @@ cache_evidence = Table(
     Column("hits", Integer, nullable=False),
     Column("reports", Integer, nullable=False),
     Column("entries", Integer, nullable=False),
+    Column("spread_n", Integer, nullable=False),
+    Column("spread_k", Integer, nullable=False),
     Column("restarts", Integer, nullable=False),
     Column("prior_a", Float, nullable=False),
     Column("prior_b", Float, nullable=False),
     Column("bets", JSON, nullable=False),
 )
 
-# The same within one namespace (named as the audit names it), which can only be suspended.
+# The same within one namespace (named as the audit names it), which can only be suspended. `at` is when it was last
+# labelled or served.
 cache_namespaces = Table(
     "cache_namespaces",
     tenant,
@@ -296,9 +300,11 @@ cache_namespaces = Table(
     Column("k", Integer, nullable=False),
     Column("hits", Integer, nullable=False),
     Column("suspended", Float),
+    Column("at", Float, nullable=False),
 )
 
-# How many labels of one stored answer, and of one asker (a keyed hash), count towards the evidence as it is now.
+# How many labels of one stored answer, and of one asker (a keyed hash), are within its share in the evidence as it is
+# now; the last of them was counted `at`.
 cache_labelled = Table(
     "cache_labelled",
     tenant,
@@ -306,6 +312,7 @@ cache_labelled = Table(
     Column("ladder", Text, primary_key=True),
     Column("about", Text, primary_key=True),
     Column("n", Integer, nullable=False),
+    Column("at", Float, nullable=False),
 )
 
 # One row a judgement, without any text; the oldest are dropped.
@@ -326,7 +333,8 @@ cache_judgements = Table(
 )
 
 # Pairs of questions that must never share an answer again, as a keyed hash of both; and entries that were found wrong,
-# as a keyed hash of the id (`source` is `entry`).
+# as a keyed hash of the id (`source` is `entry`). Else `source` says who found it: `feedback`, one asker's word,
+# `shadow`, the judge, or `operator`.
 cache_negatives = Table(
     "cache_negatives",
     tenant,

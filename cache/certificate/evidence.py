@@ -15,21 +15,17 @@ from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from cache.certificate import bound
 from cache.certificate.bound import Prior
-from cache.certificate.counts import EMPTY, Counts, Label, is_full
+from cache.certificate.counts import EMPTY, Counts, Label, Needs, Why, is_full
+from cache.certificate.retention import ASKER, RECORDS, keep
 from cache.openings import Opening
 from cache.standing import Standing, State
 from tenancy.errors import NotFound
-from tenancy.keys import keyed_hash
 from tenancy.names import nfc_name
 from tenancy.prepared import Prepared
-from tenancy.schema import cache_evidence, cache_feedback, cache_judgements, cache_labelled, cache_namespaces
-from tenancy.tenant import ReadView, TenantHandle, WriteView
+from tenancy.schema import cache_evidence, cache_judgements, cache_labelled, cache_namespaces
+from tenancy.tenant import ReadView, WriteView
 
 EVERY_LADDER: Final = "*"
-REPORTERS: Final = 2
-"""People who have to call hits of a template wrong before their reports can suspend it."""
-JUDGEMENTS_KEPT: Final = 50_000
-"""Rows of judgements in a tenant's database; what they counted for stays counted."""
 
 _EVIDENCE: Final = cache_evidence.c
 _SPACES: Final = cache_namespaces.c
@@ -61,7 +57,7 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class Judged:
     """One judgement; only a `uniform` one moves the certificate. `excluded`: of a kind that the guards exclude.
-    `asker`: as of `asker_of`; without one nobody's share is counted.
+    `asker`: as of `cache.certificate.reports.asker_of`, in hexadecimal; without one nobody's share is counted.
     """
 
     purpose: Literal["uniform", "probation", "feedback"]
@@ -91,6 +87,8 @@ class EvidenceRecord:
     hits: int
     reports: int
     entries: int
+    spread_n: int
+    spread_k: int
     restarts: int
     suspended_namespaces: int
 
@@ -117,8 +115,11 @@ def standing(
     return Standing(state, n, k, upper, lower, alpha, opening, ladder, template)
 
 
-def record(view: WriteView, place: Place, judged: Judged, now: float) -> Counts:
-    """Note one judgement, and let a uniform one move the evidence. Returns what stands then."""
+def record(view: WriteView, place: Place, judged: Judged, now: float, *, records: int = RECORDS) -> Counts:
+    """Note one judgement, and let a uniform one move the evidence. Returns what stands then.
+
+    `records` bounds each table that grows with it.
+    """
     view.execute(
         insert(cache_judgements).values(
             at=now,
@@ -131,66 +132,52 @@ def record(view: WriteView, place: Place, judged: Judged, now: float) -> Counts:
             entry=judged.entry,
         )
     )
-    newest = select(func.max(cache_judgements.c.id)).scalar_subquery()
-    view.execute(delete(cache_judgements).where(cache_judgements.c.id <= newest - JUDGEMENTS_KEPT))
-    before = _counts(view, place)
+    keep(view, cache_judgements, records)
+    before = counts(view, place)
     if judged.purpose != "uniform":
         return before
-    of_entry, of_asker = _labels_of(view, place, judged)
+    of_entry, of_asker = _labels_of(view, place, judged, before.spread_n, now)
     after = before.after(judged.label, place.alpha, excluded=judged.excluded, of_entry=of_entry, of_asker=of_asker)
     _write(view, place, before, after, now)
-    if judged.label in ("same", "wrong") and not is_full(of_entry, of_asker):
-        _count_in_namespace(view, place, wrong=judged.label == "wrong", now=now)
+    keep(view, cache_labelled, records)
+    if judged.label in ("same", "wrong"):
+        _count_in_namespace(view, place, wrong=judged.label == "wrong", now=now, records=records)
     return after
 
 
-def asker_of(tenant: TenantHandle, user_id: str) -> bytes:
-    """A keyed hash of a person, which tells only whether two labels or reports are of the same one."""
-    return keyed_hash(tenant.audit.purpose("cache-askers"), user_id)
-
-
-def add_hits(view: WriteView, hits: Mapping[tuple[str, str, str], int], now: float) -> None:
+def add_hits(view: WriteView, hits: Mapping[tuple[str, str, str], int], now: float, *, records: int = RECORDS) -> None:
     """Add served hits, by (template, ladder, namespace)."""
     for (template, ladder, namespace), number in hits.items():
         place = Place(template, ladder, namespace, 1.0)
-        _counts(view, place, now)
-        _space(view, place)
+        begin(view, place, now)
+        _space(view, place, now, records)
         view.execute(update(cache_evidence).where(*_this(place)).values(hits=_EVIDENCE.hits + number))
-        view.execute(update(cache_namespaces).where(*_this_space(place)).values(hits=_SPACES.hits + number))
+        view.execute(update(cache_namespaces).where(*_this_space(place)).values(hits=_SPACES.hits + number, at=now))
 
 
-def report(view: WriteView, place: Place, now: float) -> State:
-    """Note that an asker called a served hit wrong; what was said stands in `cache_feedback` already.
+def add_report(view: WriteView, place: Place, now: float) -> None:
+    """Count one hit that its asker called wrong."""
+    begin(view, place, now)
+    view.execute(update(cache_evidence).where(*_this(place)).values(reports=_EVIDENCE.reports + 1))
 
-    Reports can suspend and never certify. If all of them are true, the wrong hits are at least so many of those served:
-    where even the lower limit of that share is above the target, the template is suspended. Never on the word of fewer
-    than `REPORTERS` people, since anybody can call a right answer wrong.
-    """
-    before = _counts(view, place, now)
-    row = view.execute(select(_EVIDENCE.hits, _EVIDENCE.reports, _EVIDENCE.began).where(*_this(place))).one()
-    reports = row.reports + 1
-    view.execute(update(cache_evidence).where(*_this(place)).values(reports=reports))
-    columns = cache_feedback.c
-    people = view.execute(
-        select(func.count(columns.reporter.distinct())).where(
-            columns.template == place.template,
-            columns.ladder == place.ladder,
-            columns.verdict == "wrong_hit",
-            columns.at >= row.began,
-        )
-    ).scalar_one()
-    if people >= REPORTERS and bound.above(max(row.hits, reports), reports, place.alpha, level=before.level):
-        after = before.suspended("feedback")
-        _write(view, place, before, after, now)
-        return after.state
-    return before.state
+
+def served(view: ReadView, place: Place) -> tuple[int, float] | None:
+    """How many hits were served since the evidence began, and when that was; None where there is none."""
+    row = view.execute(select(_EVIDENCE.hits, _EVIDENCE.began).where(*_this(place))).one_or_none()
+    return None if row is None else (row.hits, row.began)
 
 
 def suspend(view: WriteView, template: str, now: float) -> None:
     """Serve exact hits only, under every ladder version, until an operator resumes."""
     place = Place(nfc_name(template, "template"), EVERY_LADDER, "", 1.0)
-    before = _counts(view, place, now)
-    _write(view, place, before, before.suspended("operator"), now)
+    suspend_at(view, place, "operator", now)
+
+
+def suspend_at(view: WriteView, place: Place, why: Why, now: float) -> State:
+    """Suspend one ladder version of a template."""
+    before = begin(view, place, now)
+    _write(view, place, before, before.suspended(why), now)
+    return "suspended"
 
 
 def resume(view: WriteView, template: str, now: float) -> int:
@@ -205,7 +192,7 @@ def resume(view: WriteView, template: str, now: float) -> int:
     held = select(_EVIDENCE.ladder).where(_EVIDENCE.template == named, _EVIDENCE.state == "suspended")
     for ladder in view.execute(held).scalars().all():
         place = Place(named, ladder, "", 1.0)
-        before = _counts(view, place)
+        before = counts(view, place)
         _write(view, place, before, before.anew("operator"), now)
         ended += 1
     ended += view.execute(
@@ -235,6 +222,17 @@ def evidence(view: ReadView) -> list[EvidenceRecord]:
     return [EvidenceRecord(*row) for row in found]
 
 
+def needs(view: ReadView, place: Place) -> Needs | None:
+    """What is missing for a certificate of `place` at the least; None where it holds or is suspended."""
+    labelled = cache_labelled.c
+    rows = view.execute(
+        select(labelled.about, labelled.n).where(labelled.template == place.template, labelled.ladder == place.ladder)
+    ).all()
+    people = [row.n for row in rows if row.about.startswith(ASKER)]
+    answers = [row.n for row in rows if not row.about.startswith(ASKER)]
+    return counts(view, place).needs(place.alpha, answers, people)
+
+
 def reasons(view: ReadView, template: str, ladder: str) -> dict[str, int]:
     """How often each reason was given among the judgements that are kept: why stored answers were found wrong."""
     columns = cache_judgements.c
@@ -258,12 +256,17 @@ def _this_space(place: Place) -> tuple[Any, Any, Any]:
     )
 
 
-def _counts(view: ReadView, place: Place, now: float | None = None) -> Counts:
-    """What stands, and with `now` a row for it where there is none."""
+def begin(view: WriteView, place: Place, now: float) -> Counts:
+    """What stands, with a row for it where there was none."""
+    if view.execute(select(_EVIDENCE.ladder).where(*_this(place))).first() is None:
+        view.execute(insert(cache_evidence).values(_row(place, EMPTY, now) | {"since": now}))
+    return counts(view, place)
+
+
+def counts(view: ReadView, place: Place) -> Counts:
+    """What stands."""
     row = view.execute(select(cache_evidence).where(*_this(place))).one_or_none()
     if row is None:
-        if now is not None:
-            view.execute(insert(cache_evidence).values(_row(place, EMPTY, now) | {"since": now}))
         return EMPTY
     return Counts(
         state=row.state,
@@ -273,37 +276,41 @@ def _counts(view: ReadView, place: Place, now: float | None = None) -> Counts:
         missing=row.missing,
         unanswered=row.unanswered,
         entries=row.entries,
+        spread_n=row.spread_n,
+        spread_k=row.spread_k,
         restarts=row.restarts,
         prior=Prior(row.prior_a, row.prior_b),
         bets=tuple(row.bets),
     )
 
 
-def _row(place: Place, counts: Counts, began: float) -> dict[str, Any]:
+def _row(place: Place, now_so: Counts, began: float) -> dict[str, Any]:
     return {
         "template": place.template,
         "ladder": place.ladder,
-        "state": counts.state,
-        "why": counts.why,
+        "state": now_so.state,
+        "why": now_so.why,
         "began": began,
-        "n": counts.n,
-        "k": counts.k,
-        "upper": counts.upper,
-        "lower": counts.lower,
-        "missing": counts.missing,
-        "unanswered": counts.unanswered,
+        "n": now_so.n,
+        "k": now_so.k,
+        "upper": now_so.upper,
+        "lower": now_so.lower,
+        "missing": now_so.missing,
+        "unanswered": now_so.unanswered,
         "hits": 0,
         "reports": 0,
-        "entries": counts.entries,
-        "restarts": counts.restarts,
-        "prior_a": counts.prior.a,
-        "prior_b": counts.prior.b,
-        "bets": list(counts.bets),
+        "entries": now_so.entries,
+        "spread_n": now_so.spread_n,
+        "spread_k": now_so.spread_k,
+        "restarts": now_so.restarts,
+        "prior_a": now_so.prior.a,
+        "prior_b": now_so.prior.b,
+        "bets": list(now_so.bets),
     }
 
 
 def _write(view: WriteView, place: Place, before: Counts, after: Counts, now: float) -> None:
-    _counts(view, place, now)
+    begin(view, place, now)
     values = _row(place, after, now)
     if after.restarts == before.restarts:
         # The same evidence goes on: so do its beginning and what was counted beside it.
@@ -320,39 +327,42 @@ def _write(view: WriteView, place: Place, before: Counts, after: Counts, now: fl
     view.execute(update(cache_evidence).where(*_this(place)).values(values))
 
 
-def _labels_of(view: WriteView, place: Place, judged: Judged) -> tuple[int, int]:
-    """How many labels of this entry and of this asker counted before this one, which is added if it counts."""
+def _labels_of(view: WriteView, place: Place, judged: Judged, spread_n: int, now: float) -> tuple[int, int]:
+    """How many labels of this entry and of this asker were within their shares before this one, which is added if it
+    is, too.
+    """
     columns = cache_labelled.c
     before = []
-    abouts = (f"entry {judged.entry}", f"asker {judged.asker}")
+    abouts = (f"entry {judged.entry}", f"{ASKER}{judged.asker}")
     for about in abouts:
         this = (columns.template == place.template, columns.ladder == place.ladder, columns.about == about)
         before.append(view.execute(select(columns.n).where(*this)).scalar_one_or_none() or 0)
     of_entry, of_asker = before
-    if judged.label == "unanswered" or is_full(of_entry, of_asker):
+    if judged.label == "unanswered" or is_full(of_entry, of_asker, spread_n):
         return of_entry, of_asker
     for about, number in zip(abouts, before, strict=True):
         key = {"template": place.template, "ladder": place.ladder, "about": about}
         this = (columns.template == place.template, columns.ladder == place.ladder, columns.about == about)
         if number:
-            view.execute(update(cache_labelled).where(*this).values(n=number + 1))
-        elif about != "asker ":
-            view.execute(insert(cache_labelled).values(key | {"n": 1}))
+            view.execute(update(cache_labelled).where(*this).values(n=number + 1, at=now))
+        elif about != ASKER:
+            view.execute(insert(cache_labelled).values(key | {"n": 1, "at": now}))
     return of_entry, of_asker
 
 
-def _space(view: WriteView, place: Place) -> tuple[int, int]:
+def _space(view: WriteView, place: Place, now: float, records: int) -> tuple[int, int]:
     row = view.execute(select(_SPACES.n, _SPACES.k).where(*_this_space(place))).one_or_none()
     if row is not None:
         return row.n, row.k
     key = {"template": place.template, "ladder": place.ladder, "namespace": place.namespace}
-    view.execute(insert(cache_namespaces).values(key | {"n": 0, "k": 0, "hits": 0, "suspended": None}))
+    view.execute(insert(cache_namespaces).values(key | {"n": 0, "k": 0, "hits": 0, "suspended": None, "at": now}))
+    keep(view, cache_namespaces, records)
     return 0, 0
 
 
-def _count_in_namespace(view: WriteView, place: Place, *, wrong: bool, now: float) -> None:
-    n, k = _space(view, place)
-    values: dict[str, Any] = {"n": n + 1, "k": k + wrong}
+def _count_in_namespace(view: WriteView, place: Place, *, wrong: bool, now: float, records: int) -> None:
+    n, k = _space(view, place, now, records)
+    values: dict[str, Any] = {"n": n + 1, "k": k + wrong, "at": now}
     if bound.above(n + 1, k + wrong, place.alpha):
         values["suspended"] = func.coalesce(_SPACES.suspended, now)
     view.execute(update(cache_namespaces).where(*_this_space(place)).values(values))

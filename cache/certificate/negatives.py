@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import bindparam, insert, select
+from sqlalchemy import bindparam, insert, select, update
 
+from cache.certificate.retention import ENTRY, RECORDS, keep
 from cache.key import normalise_question
 from tenancy.keys import keyed_hash
 from tenancy.prepared import Prepared
@@ -20,7 +21,8 @@ from tenancy.tenant import ReadView, TenantHandle, WriteView
 
 _PURPOSE: Final = "cache-negatives"
 _ENTRIES: Final = "cache-refused-entries"
-_ENTRY: Final = "entry"
+CONFIRMING: Final = frozenset({"shadow", "operator"})
+"""Who finds a pair wrong beside its asker: the judge, and an operator."""
 _KNOWN: Final = Prepared(select(cache_negatives.c.at).where(cache_negatives.c.pair == bindparam("wanted")))
 
 
@@ -30,15 +32,24 @@ def pair_of(tenant: TenantHandle, question: str, cached: str) -> bytes:
     return keyed_hash(tenant.audit.purpose(_PURPOSE), first, second)
 
 
-def add(view: WriteView, pair: bytes, *, source: str, now: float) -> None:
-    """Remember a pair for good; `source` says who found it (`shadow`, `feedback`)."""
+def add(view: WriteView, pair: bytes, *, source: str, now: float, records: int = RECORDS) -> None:
+    """Remember a pair, for as long as there are no more than `records`; `source` says who found it (`shadow`,
+    `feedback`, `operator`), and what one asker said is confirmed by another.
+    """
     if not _known(view, pair):
         view.execute(insert(cache_negatives).values(pair=pair, at=now, source=source))
+        keep(view, cache_negatives, records)
+    elif source in CONFIRMING:
+        view.execute(
+            update(cache_negatives)
+            .where(cache_negatives.c.pair == pair, cache_negatives.c.source == "feedback")
+            .values(source=source)
+        )
 
 
-def refuse(view: WriteView, entry_id: str, *, now: float) -> None:
+def refuse(view: WriteView, entry_id: str, *, now: float, records: int = RECORDS) -> None:
     """Never serve this entry again, whatever question it would answer."""
-    add(view, _entry_key(view.tenant, entry_id), source=_ENTRY, now=now)
+    add(view, _entry_key(view.tenant, entry_id), source=ENTRY, now=now, records=records)
 
 
 def refused(view: ReadView, entry_id: str) -> bool:
@@ -51,7 +62,7 @@ def known(view: ReadView, question: str, cached: str) -> bool:
 
 def count(view: ReadView) -> int:
     """Of pairs."""
-    return len(view.execute(select(cache_negatives.c.pair).where(cache_negatives.c.source != _ENTRY)).all())
+    return len(view.execute(select(cache_negatives.c.pair).where(cache_negatives.c.source != ENTRY)).all())
 
 
 def _entry_key(tenant: TenantHandle, entry_id: str) -> bytes:

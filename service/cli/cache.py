@@ -38,6 +38,8 @@ app.command(
 )
 app.command("service.cli.certificate:suspend", name="suspend", help="Serve no semantic hit of a template.")
 app.command("service.cli.certificate:resume", name="resume", help="End the suspensions of a template.")
+app.command("service.cli.certificate:reports", name="reports", help="Show semantic hits that were called wrong.")
+app.command("service.cli.certificate:confirm", name="confirm", help="Confirm that a reported hit was wrong.")
 
 Template = Annotated[str, Parameter(help="The template's name.")]
 

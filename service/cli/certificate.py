@@ -1,8 +1,11 @@
-"""`strongroom cache certificate`, `suspend`, `resume`: how many semantic hits are wrong at most, and stopping them."""
+"""`strongroom cache certificate`, `suspend`, `resume`, `reports`, `confirm`: how many semantic hits are wrong at most,
+stopping them, and what askers say of them.
+"""
 
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -26,6 +29,9 @@ def certificate(
 
     `upper` is the most, and `lower` the least, that the true share of wrong hits may be, each at 95 %, looked at at any
     time. Hits and refusals are counted from the newest 200,000 answers in the audit log; more of it is in --json.
+
+    `needs` is what a certificate still takes at the least: so many right labels, of so many further people, about so
+    many further stored answers. At 1 % five people have to ask.
     """
     from generation.prompt import Templates
     from service.certificates import report
@@ -50,6 +56,8 @@ def certificate(
     show_table(common, rows, _COLUMNS)
     if not common.as_json:
         for row in rows:
+            if row["needs"] is not None:
+                show_record(common, {f"{row['template']} {row['ladder']} needs": _needed(row["needs"])})
             if row["refused_by_reason"] or row["wrong_by_reason"]:
                 named = f"{row['template']} {row['ladder']}"
                 show_record(common, {f"{named} refused": row["refused_by_reason"]})
@@ -102,6 +110,60 @@ def resume(
 
         ended = audited(control, principal, "cache.resume", work)
     show_record(common, {"template": template, "ended": ended})
+
+
+def reports(
+    *,
+    tenant: Tenant,
+    template: Annotated[str | None, Parameter(help="Of this template alone.")] = None,
+    common: Common = DEFAULT,
+) -> None:
+    """Semantic hits that their askers called wrong, the newest 1,000, by the id of the answer's request.
+
+    `confirmed` is by the judge (`shadow`) or by an `operator`; reports that nobody confirmed suspend nothing.
+    """
+    from cache.certificate.reports import reports as told
+
+    with opened(common) as control:
+        principal = control.authenticator.operator(tenant)
+
+        def read(_: Trail) -> list[dict[str, Any]]:
+            with control.tenants.open(principal).reading() as view:
+                return [asdict(one) | {"at": iso(one.at)} for one in told(view, template=template)]
+
+        rows = audited(control, principal, "cache.reports", read)
+    show_table(common, rows, ["at", "answer", "template", "ladder", "confirmed"])
+
+
+def confirm(
+    *,
+    tenant: Tenant,
+    answer: Annotated[str, Parameter(help="The id of the answer's request, as `cache reports` shows it.")],
+    reason: Annotated[str, Parameter(help="Why; stands in the audit.")],
+    common: Common = DEFAULT,
+) -> None:
+    """Say that a reported hit was wrong indeed. Enough confirmed ones among the served hits suspend the template."""
+    from cache.certificate.reports import confirm as confirmed
+    from service.wiring import cache_policy
+
+    _require_reason(reason)
+    with opened(common) as control:
+        principal = control.authenticator.operator(tenant)
+
+        def work(trail: Trail) -> dict[str, Any]:
+            trail.note(detail={"answer": answer[:64], "why": reason})
+            with control.tenants.open(principal).writing() as view:
+                found, state = confirmed(view, answer, cache_policy(control.settings), time.time())
+            return {"answer": found.answer, "template": found.template, "ladder": found.ladder, "state": state}
+
+        record = audited(control, principal, "cache.confirm", work)
+    show_record(common, record)
+
+
+def _needed(needs: dict[str, int]) -> str:
+    askers = f", of at least {needs['askers']} further people" if needs["askers"] else ""
+    entries = f", about at least {needs['entries']} further stored answers" if needs["entries"] else ""
+    return f"{needs['labels']} right labels{askers}{entries}"
 
 
 def _require_reason(reason: str) -> None:

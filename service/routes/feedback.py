@@ -15,6 +15,7 @@ from service.feedback import tell
 from service.openapi import PROBLEMS
 from service.operation import operation
 from service.wiring import Services
+from tenancy.admission import Estimate
 from tenancy.identity import Role
 
 EXAMPLES = [
@@ -43,8 +44,12 @@ def router(services: Services) -> Router:
         """
         principal = principal_of(request)
         async with operation(services.control, request, "feedback", Role.READER, tenant=data.tenant) as trail:
-            await trail.intent()
-            told = await services.workers.run(tell, services.path, principal, trail, data.answer_id, data.verdict)
+            path = services.path
+            tenant = await services.workers.run(path.tenants.open, principal)
+            # A request like any other: it writes, and nobody may do so without end.
+            async with path.admission.admit(principal, Estimate(0, 0), tenant.contract):
+                await trail.intent()
+                told = await services.workers.run(tell, path, principal, trail, data.answer_id, data.verdict)
             return FeedbackResponse(data.answer_id, data.verdict, told.removed)
 
     return Router("/feedback", route_handlers=[give_feedback], tags=["questions"])

@@ -10,7 +10,12 @@ from typing import Any
 
 import pytest
 
+from cache.certificate import evidence
+from cache.certificate.evidence import Place
 from service.cli import run
+from service.control import open_control
+from service.settings import load_settings
+from tenancy.schema import cache_feedback
 from tests.support.scores import any_model_score
 
 NOTICE = "Notice periods. The notice period for employees is three months to the end of a quarter."
@@ -129,3 +134,44 @@ def test_an_unknown_template_and_an_empty_reason_are_refused(command: Command) -
     command("cache", "resume", *at, *known, "--reason", " ", code=2)
     command("cache", "resume", *at, *known, "--reason", "over")
     command("cache", "certificate", *at, *known)
+
+
+def test_what_is_missing_for_a_certificate_is_shown(
+    command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("STRONGROOM_CACHE__TEMPLATES", "{default = {probation = 0, score = 0.0}}")
+    ask(command, ASKED)
+    ask(command, PARAPHRASE)
+    (row,) = rows(command)
+    assert (row["n"], row["alpha"]) == (1, 0.01)
+    # One label of one answer and one asker is there.
+    assert row["needs"] == {"labels": 409, "askers": 4, "entries": 40}
+    assert run(["cache", "certificate", "--tenant", "acme"]) == 0
+    shown = capsys.readouterr().out
+    assert "409 right labels, of at least 4 further people, about at least 40 further stored answers" in shown
+    command("cache", "suspend", "--tenant", "acme", "--reason", "look into it")
+    assert [row["needs"] is None for row in rows(command)] == [row["ladder"] == "*" for row in rows(command)]
+
+
+def test_an_operator_sees_reports_and_confirms_them(command: Command) -> None:
+    at = ("--tenant", "acme")
+    assert command("cache", "reports", *at) == []
+    command("cache", "confirm", *at, "--answer", "0" * 32, "--reason", "looked at it", code=1)
+    command("cache", "confirm", *at, "--answer", "0" * 32, "--reason", " ", code=2)
+    control = open_control(load_settings())
+    with control.tenants.open(control.authenticator.operator("acme")).writing() as view:
+        for number in range(9):
+            said = {"answer": f"{number:032x}", "at": 1.0, "verdict": "wrong_hit", "reporter": bytes([number])}
+            whose = {"template": "default", "ladder": "lv_1", "pair": bytes([number])}
+            view.execute(cache_feedback.insert().values(said | whose))
+            evidence.begin(view, Place("default", "lv_1", "", 0.05), 0.0)
+    control.close()
+    states = []
+    for told in command("cache", "reports", *at):
+        assert told["confirmed"] is None
+        states.append(command("cache", "confirm", *at, "--answer", told["answer"], "--reason", "looked")["state"])
+    assert (states[0], states[-1]) == ("uncertified", "suspended")
+    assert {told["confirmed"] for told in command("cache", "reports", *at)} == {"operator"}
+    events = command("audit", "query", *at, "--order", "asc", "--limit", "1000")["events"]
+    done = [event for event in events if event["phase"] == "outcome" and event["action"] == "cache.confirm"]
+    assert done[-1]["detail"]["why"] == "looked"

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
-from cache.certificate import evidence, negatives
+from cache.certificate import evidence, negatives, reports
 from cache.openings import open_template
 from tenancy.identity import Role
+from tenancy.schema import cache_feedback
 from tests.service.house import House, problem
 
 NOTICE = "Notice periods. The notice period for employees is three months to the end of a quarter."
@@ -150,13 +152,47 @@ def test_a_pair_counts_once_for_each_person(open_house: House, ana: str) -> None
     assert counted == [1, 1, 2]
 
 
-def test_many_reports_suspend_the_template(open_house: House, ana: str) -> None:
-    """Each report of another pair, from two people; the lower limit of their share passes the target after a few."""
+def test_two_people_together_suspend_nothing_until_somebody_confirms_it(open_house: House, ana: str) -> None:
+    """Each report of another pair; the lower limit of confirmed ones passes the target after a few."""
     told = report_some(open_house, [ana, open_house.key("acme", "bo")])
-    with tenant(open_house).reading() as view:
+    assert told == 8
+    with tenant(open_house).writing() as view:
+        (record,) = evidence.evidence(view)
+        assert (record.state, record.reports) == ("uncertified", 8)
+        states = [
+            reports.confirm(view, one.answer, open_house.services.path.cache.policy, 1.0)[1]
+            for one in reports.reports(view)
+        ]
         (record,) = evidence.evidence(view)
     assert (record.state, record.why) == ("suspended", "feedback")
-    assert 2 <= told < 8
+    assert (states[0], states[-1]) == ("uncertified", "suspended")
+
+
+def test_feedback_is_limited_like_any_request(tmp_path: Path) -> None:
+    house = House(tmp_path, STRONGROOM_ADMISSION__USER="{requests_per_minute = 3}")
+    with house.client:
+        house.put("acme", "notice.md", NOTICE, allow=["tenant"])
+        ana, bo = house.key("acme", "ana"), house.key("acme", "bo")
+        answer = ask(house, ana, ASKED)["request_id"]
+        assert [tell(house, ana, answer, "good").status_code for _ in range(3)] == [200, 200, 429]
+        assert ask(house, bo, ASKED)["cache"]["status"] == "hit", "others go on"
+    house.close()
+
+
+def test_what_is_said_is_bounded(tmp_path: Path) -> None:
+    house = House(tmp_path, STRONGROOM_CACHE__RECORDS="1000")
+    assert house.services.path.cache.policy.records == 1_000
+    house.put("acme", "notice.md", NOTICE, allow=["tenant"])
+    ana = house.key("acme", "ana")
+    answer = ask(house, ana, ASKED)["request_id"]
+    with tenant(house).writing() as view:
+        row = {"verdict": "good", "reporter": b"x"}
+        view.execute(cache_feedback.insert(), [row | {"answer": f"a_{number}", "at": 0.0} for number in range(1_000)])
+    assert tell(house, ana, answer, "good").status_code == 200
+    with tenant(house).reading() as view:
+        said = view.execute(select(cache_feedback.c.answer)).scalars().all()
+    assert (len(said), answer in said) == (1_000 - 10, True)
+    house.close()
 
 
 FOREIGN: dict[str, Callable[[House], str]] = {

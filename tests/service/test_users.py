@@ -9,14 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 from structlog.testing import capture_logs
 
+from cache.certificate import evidence
+from cache.certificate.evidence import Judged, Place
+from cache.certificate.reports import asker_of
 from cache.stores.local import LocalStore
 from cache.stores.port import CacheStore
 from cache.stores.selector import Selector
 from service.cli import run
 from service.users import delete_user
-from tenancy import directory
+from tenancy import directory, schema
 from tenancy.errors import NotFound, Unavailable
 from tenancy.identity import Role
 from tests.cache.conformance.rig import running
@@ -73,6 +77,37 @@ def delete(house: House, user: str) -> tuple[Any, dict[str, Any]]:
     trail = Nobody(house)
     principal = control.authenticator.operator("acme")
     return delete_user(control.tenants, house.services.path.cache, principal, user, trail), trail.detail  # type: ignore[arg-type]
+
+
+def traces(house: House, user_id: str) -> int:
+    """Cells of the tenant's database with the keyed hash of a person, as bytes or in hexadecimal."""
+    tenant = house.services.control.tenants.open(house.services.control.authenticator.operator("acme"))
+    known = asker_of(tenant, user_id)
+    with tenant.reading() as view:
+        rows = [row for table in schema.tenant.sorted_tables for row in view.execute(select(table)).all()]
+    cells = [cell for row in rows for cell in row]
+    return sum(known.hex() in cell if isinstance(cell, str) else cell == known for cell in cells)
+
+
+def test_no_hash_of_a_deleted_user_stays_in_the_evidence(acme: House) -> None:
+    control = acme.services.control
+    tenant = control.tenants.open(control.authenticator.operator("acme"))
+    with tenant.writing() as view:
+        users = {name: directory.find_user(view, name) for name in ("ana", "bo")}
+        for number, user in enumerate(users.values()):
+            assert user is not None
+            place = Place("default", "lv_1", "ns_1", 0.01)
+            judged = Judged("uniform", "same", "", f"ce_{number}", asker=asker_of(tenant, user).hex())
+            evidence.record(view, place, judged, 1.0)
+    for name in users:
+        answer = asked(acme, name)["request_id"]
+        told = acme.post("/v1/feedback", acme.key("acme", name), {"answer_id": answer, "verdict": "good"})
+        assert told.status_code == 200
+    assert [traces(acme, user) for user in users.values() if user] == [2, 2]
+    delete(acme, "ana")
+    assert [traces(acme, user) for user in users.values() if user] == [0, 2]
+    with tenant.reading() as view:
+        assert evidence.counts(view, place).n == 2
 
 
 def test_a_deleted_users_answers_keys_and_rights_are_gone_and_others_stay(acme: House) -> None:

@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 
 from cache.certificate import evidence, negatives
-from cache.certificate.counts import ENTRIES, MOST_OF_ASKER, MOST_OF_ENTRY, Label
+from cache.certificate.counts import ENTRIES, MOST_OF_ASKER, MOST_OF_ENTRY, Label, Needs
 from cache.certificate.evidence import Judged, Place
 from cache.openings import Opening
 from cache.standing import Standing
 from tenancy.control import Tenants
 from tenancy.errors import NotFound
 from tenancy.identity import Authenticator
-from tenancy.schema import cache_feedback
-from tenancy.tenant import TenantHandle, WriteView
+from tenancy.tenant import TenantHandle
 from tests.support.people import NOW, Company
 
 PLACE = Place("default", "lv_1", "ns_1", 0.05)
@@ -39,6 +38,18 @@ def standing(tenant: TenantHandle, place: Place = PLACE, opening: Opening | None
         return evidence.standing(
             view, place.template, place.ladder, namespace=place.namespace, alpha=place.alpha, opening=opening
         )
+
+
+def spread(company: Company) -> tuple[int, int]:
+    """Labels within the shares of their entries and askers, and how many of these are wrong."""
+    with company.handle.reading() as view:
+        record = max(evidence.evidence(view), key=lambda one: one.began or 0.0)
+    return record.spread_n, record.spread_k
+
+
+def needs(company: Company, place: Place) -> Needs | None:
+    with company.handle.reading() as view:
+        return evidence.needs(view, place)
 
 
 def labels(label: Label, number: int) -> list[Label]:
@@ -143,52 +154,17 @@ def test_a_wrong_label_withholds_the_hits_until_right_ones_followed(acme: Compan
     assert standing(acme.handle).serves
 
 
-def report(view: WriteView, reporter: str, number: int) -> str:
-    """The asker says so, which `service.feedback` writes down, and it counts."""
-    view.execute(
-        cache_feedback.insert().values(
-            answer=f"a_{reporter}_{number}",
-            at=NOW,
-            verdict="wrong_hit",
-            reporter=reporter.encode(),
-            template=PLACE.template,
-            ladder=PLACE.ladder,
-            pair=str(number).encode(),
-        )
-    )
-    return evidence.report(view, PLACE, NOW)
-
-
-def test_reports_suspend_but_never_certify(acme: Company) -> None:
-    judge(acme.handle, *same(64))
-    with acme.handle.writing() as view:
-        evidence.add_hits(view, {("default", "lv_1", "ns_1"): 1_000}, NOW)
-        for number in range(60):
-            report(view, f"{number % 2}", number)
-    assert standing(acme.handle).serves
-    with acme.handle.writing() as view:
-        number = 60
-        while report(view, f"{number % 2}", number) != "suspended":
-            number += 1
-    with acme.handle.reading() as view:
-        (record,) = evidence.evidence(view)
-    assert (record.state, record.why, record.hits) == ("suspended", "feedback", 1_000)
-    assert 60 < record.reports < 110
-
-
-def test_one_person_s_reports_suspend_nothing_until_another_agrees(acme: Company) -> None:
-    with acme.handle.writing() as view:
-        assert {report(view, "ana", number) for number in range(30)} == {"uncertified"}
-        assert report(view, "bo", 30) == "suspended"
-
-
-def test_one_entry_certifies_nothing_and_its_later_labels_do_not_count(acme: Company) -> None:
+def test_one_entry_certifies_nothing_whatever_else_is_asked_seldom(acme: Company) -> None:
     judge(acme.handle, *same(200), entry="ce_1")
-    assert (standing(acme.handle).state, standing(acme.handle).n) == ("uncertified", MOST_OF_ENTRY)
+    assert (standing(acme.handle).state, standing(acme.handle).n, spread(acme)) == (
+        "uncertified",
+        200,
+        (MOST_OF_ENTRY, 0),
+    )
     for number in range(2, ENTRIES):
         judge(acme.handle, *same(MOST_OF_ENTRY), entry=f"ce_{number}")
     found = standing(acme.handle)
-    assert (found.state, found.n) == ("uncertified", MOST_OF_ENTRY * (ENTRIES - 1))
+    assert (found.state, spread(acme)) == ("uncertified", (MOST_OF_ENTRY * (ENTRIES - 1), 0))
     assert found.upper <= 0.05
     judge(acme.handle, "same", entry="ce_last")
     assert standing(acme.handle).state == "certified"
@@ -197,26 +173,49 @@ def test_one_entry_certifies_nothing_and_its_later_labels_do_not_count(acme: Com
 def test_one_asker_certifies_nothing_at_one_per_cent(acme: Company) -> None:
     place = replace(PLACE, alpha=0.01)
     judge(acme.handle, *same(450), place=place, asker="ana")
-    assert (standing(acme.handle, place).n, standing(acme.handle, place).state) == (MOST_OF_ASKER, "uncertified")
+    assert (spread(acme), standing(acme.handle, place).state) == ((MOST_OF_ASKER, 0), "uncertified")
     for asker in ("bo", "cy", "di"):
         judge(acme.handle, *same(MOST_OF_ASKER + 5), place=place, asker=asker)
-    assert (standing(acme.handle, place).n, standing(acme.handle, place).state) == (400, "uncertified")
+    assert (spread(acme), standing(acme.handle, place).state) == ((400, 0), "uncertified")
+    assert needs(acme, place) == Needs(labels=10, askers=1, entries=0)
     judge(acme.handle, *same(10), place=place, asker="ed")
     assert standing(acme.handle, place).state == "certified"
+    assert needs(acme, place) is None
 
 
-def test_labels_beyond_an_entry_s_share_are_left_out_whatever_they_say(acme: Company) -> None:
+def test_what_a_certificate_still_takes_is_told(acme: Company) -> None:
+    place = replace(PLACE, alpha=0.01)
+    assert needs(acme, place) == Needs(labels=410, askers=5, entries=41)
+    judge(acme.handle, *same(30), place=place, asker="ana", entry="ce_1")
+    assert needs(acme, place) == Needs(labels=400, askers=4, entries=40)
+    with acme.handle.writing() as view:
+        evidence.suspend_at(view, place, "operator", NOW)
+    assert needs(acme, place) is None
+
+
+def test_labels_beyond_an_entry_s_share_speak_of_the_served_hits_all_the_same(acme: Company) -> None:
+    """What is asked most is served most: were its labels left out, a bad one would hide behind the rest."""
+    judge(acme.handle, *same(80))
+    assert standing(acme.handle).state == "certified"
     judge(acme.handle, *same(MOST_OF_ENTRY), entry="ce_1")
-    judge(acme.handle, *labels("wrong", 30), *labels("missing", 30), entry="ce_1")
+    judge(acme.handle, *labels("missing", 4), entry="ce_1")
     found = standing(acme.handle)
-    assert (found.n, found.k, found.state) == (MOST_OF_ENTRY, 0, "uncertified")
-    judge(acme.handle, "wrong", entry="ce_1", excluded=True)
+    assert (found.n, found.k, spread(acme)) == (94, 4, (90, 0))
+    assert (found.state, found.upper > 0.05) == ("uncertified", True)
+    judge(acme.handle, *labels("wrong", 30), entry="ce_1")
     assert standing(acme.handle).state == "suspended"
     with acme.handle.writing() as view:
         evidence.resume(view, "default", NOW + 5)
     # New evidence counts the entry anew.
     judge(acme.handle, *same(3), entry="ce_1")
-    assert standing(acme.handle).n == 3
+    assert (standing(acme.handle).n, spread(acme)) == (3, (3, 0))
+
+
+def test_shares_grow_with_the_evidence(acme: Company) -> None:
+    judge(acme.handle, *same(600))
+    judge(acme.handle, *same(MOST_OF_ENTRY + 10), entry="ce_1")
+    # A fortieth of what there is then.
+    assert spread(acme) == (600 + 15, 0)
 
 
 def test_a_refused_entry_is_no_pair(acme: Company, globex: Company) -> None:
@@ -248,15 +247,11 @@ def test_processes_count_into_one_row(acme: Company, open_tenants: Callable[[], 
     assert standing(acme.handle).n == 48
 
 
-def test_judgements_tell_their_reasons_and_only_the_newest_are_kept(
-    acme: Company, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(evidence, "JUDGEMENTS_KEPT", 5)
-    judge(acme.handle, "wrong", "wrong", "wrong", "wrong", reason="amount differs")
-    judge(acme.handle, "same", "wrong", "wrong", reason="other evidence")
+def test_judgements_tell_their_reasons(acme: Company) -> None:
+    judge(acme.handle, "wrong", "wrong", reason="amount differs")
+    judge(acme.handle, "same", "wrong", reason="other evidence")
     with acme.handle.reading() as view:
-        assert evidence.reasons(view, "default", "lv_1") == {"amount differs": 2, "other evidence": 2}
-    assert standing(acme.handle).n == 7
+        assert evidence.reasons(view, "default", "lv_1") == {"amount differs": 2, "other evidence": 1}
 
 
 def test_a_negative_holds_in_both_orders_and_for_its_tenant_alone(acme: Company, globex: Company) -> None:

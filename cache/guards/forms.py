@@ -36,6 +36,22 @@ _SUBJECTS: Final = {"i": 1, "we": 2, "he": 3, "she": 4, "they": 5}
 _OBJECTS: Final = {"me": 1, "us": 2, "him": 3, "them": 5}
 # "For me to cancel", "let me cancel", "tell me": the person behind these does it, or is only told.
 _LOOSE: Final = frozenset({"for", "let", "lets"}) | lexicon.EN_FILLERS
+# Of two of these in each other's place, each names another part ("on" and "by" a train are one).
+_OTHER_PART: Final = frozenset(
+    _words(pair)
+    for pair in (
+        "for from",
+        "for by",
+        "for with",
+        "for as",
+        "for against",
+        "by to",
+        "by as",
+        "with as",
+        "to as",
+        "to from",
+    )
+)
 # Behind a subject a form with "s" is a verb: "how it works".
 _NOT_PLURAL: Final = _words("it he she this that who")
 # With one of these the past is told otherwise, or the participle is none.
@@ -61,6 +77,8 @@ def check(question: Text, cached: Text, language: Language) -> Verdict:
         return veto(NAME, "stage differs")
     if _focus_differs(question, cached):
         return veto(NAME, "focus differs")
+    if _preposition_differs(question, cached):
+        return veto(NAME, "preposition differs")
     if _plural_differs(question, cached) or _plural_differs(cached, question):
         return veto(NAME, "plural with a meaning of its own")
     if _time_differs(question, cached) or _time_differs(cached, question):
@@ -174,6 +192,19 @@ def _focus_differs(question: Text, cached: Text) -> bool:
 
 def _without(words: tuple[str, ...], position: int) -> tuple[str, ...]:
     return words[:position] + words[position + 1 :]
+
+
+def _preposition_differs(question: Text, cached: Text) -> bool:
+    """ "Tips for staff" against "tips from staff": all words are the same, but for one that names another part."""
+    ours, theirs = _without_articles(question), _without_articles(cached)
+    if len(ours) != len(theirs):
+        return False
+    apart = [(one, other) for one, other in zip(ours, theirs, strict=True) if one != other]
+    return len(apart) == 1 and frozenset(apart[0]) in _OTHER_PART
+
+
+def _without_articles(text: Text) -> list[str]:
+    return [text.stems[word] for word in text.words if word not in ("a", "an", "the")]
 
 
 def _plural_differs(question: Text, cached: Text) -> bool:

@@ -49,6 +49,11 @@ REFUSED = [
     ("forms", "What has the landlord charged?", "What does the landlord charge?"),
     ("forms", "Who is owed money?", "Who owes money?"),
     ("forms", "Was Acme sued?", "Did Acme sue?"),
+    # one preposition in another's place
+    ("forms", "Are tips for staff taxed?", "Are tips from staff taxed?"),
+    ("forms", "Do we buy from Acme?", "Do we buy for Acme?"),
+    ("forms", "Can I travel with a guest?", "Can I travel as a guest?"),
+    ("forms", "Who is the report for?", "Who is the report by?"),
     # opposites by their form
     ("polarity", "How is overcharging handled?", "What do we do about undercharging?"),
     ("polarity", "What does the franchisor pay?", "How much does a franchisee pay?"),
@@ -93,6 +98,9 @@ KEPT = [
     ("How is overcharging handled?", "How do we handle an overcharge?"),
     ("What does the franchisor pay?", "How much does a franchisor pay?"),
     ("How many employees work here?", "How many employees are working here?"),
+    ("Are tips from staff taxed?", "Are the tips from the staff taxed?"),
+    ("What are the terms of the loan?", "What are the terms for the loan?"),
+    ("Is the ticket on the phone?", "Is the ticket in the phone?"),
     ("给客户打折吗?", "请问给客户打折吗?"),
     ("怎么给客户打折?", "给客户打折怎么打?"),
     ("加班费怎么算?", "加班费如何计算?"),

@@ -81,8 +81,16 @@ def _another_word(question: Text, cached: Text) -> bool:
     # Long texts write the parts of a name now with, now without a capital (PAWS: 8 % of the same).
     if max(len(question.content), len(cached.content)) >= _LONG:
         return False
+    if not (_has_inner_capital(question) or _has_inner_capital(cached)):
+        return False
     ours, theirs = _shapes(question), _shapes(cached)
     return any(ours[word] is not theirs[word] and _means(word) for word in ours.keys() & theirs.keys())
+
+
+def _has_inner_capital(text: Text) -> bool:
+    """Whether a capital stands inside a sentence: without one in either text, no word differs in it."""
+    capitals = [place for place, letter in enumerate(text.source) if letter.isupper()]
+    return bool(capitals) and not names.sentence_starts(text).issuperset(capitals)
 
 
 def _shapes(text: Text) -> dict[str, bool]:

@@ -41,7 +41,14 @@ def sentence_starts(text: Text) -> set[int]:
 
 
 def capitals_tell(text: Text) -> bool:
-    """Not in a text of capitals alone, and not where function words have them too."""
+    """Not in a text of capitals alone, and not where function words have them too; told once."""
+    known = text.memo.get("capitals")
+    if not isinstance(known, bool):
+        known = text.memo["capitals"] = _capitals_tell(text)
+    return known
+
+
+def _capitals_tell(text: Text) -> bool:
     letters = [word for word in text.cased[1:] if word[0].isalpha() and word != "I"]
     capitals = [word for word in letters if word[0].isupper()]
     if len(letters) > 2 and all(word.isupper() for word in letters):

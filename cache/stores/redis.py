@@ -36,7 +36,6 @@ EXHAUSTIVE: Final = 10_000
 
 _EFFORT: Final = 500
 # On Redis's own thread, which 10,000 take for 2.5 ms: on busy cores handing them to another one takes longer.
-
 _ALL: Final = ("TRUTH", "NOTHREAD")
 _TRIES: Final = 3
 

@@ -43,8 +43,10 @@ UNCHOSEN: Final = 0.7
 OF_DIFFERENT: Final = {"answer_equality": 0.01, "checklist": 0.01}
 # The greatest share of the different among what is served, tested. QQP's labels are loose: many of its "different" a
 # person would serve, too.
-AMONG_HITS: Final = {"qqp": 0.3}
+AMONG_HITS: Final = {"qqp": 1 / 3}
 DOUBT: Final = 0.1
+# The rules and the targets were chosen by people who saw these pairs, so that the test is too kind to them.
+MARGIN: Final = 0.05
 QQP_PAIRS: Final = 3_000
 
 
@@ -64,19 +66,21 @@ def main() -> None:
 
 
 def choose(data: Path, folder: Path, vectors: Path | None = None) -> tuple[float, list[dict[str, Any]]]:
-    """The lowest threshold that stands, from the top down, and every one that was looked at.
+    """The lowest threshold that stands, from the top down, and the margin; and every one that was looked at.
 
     Fixed-sequence testing (learn then test, Angelopoulos et al. 2021): the first one that fails ends it.
     """
     found = values(pairs(data), folder, vectors)
-    chosen, tests = UNCHOSEN if not any(found.values()) else STEPS[0], []
-    for at in STEPS if any(found.values()) else ():
+    if not any(found.values()):
+        return UNCHOSEN, []
+    chosen, tests = STEPS[0], []
+    for at in STEPS:
         counts = {name: served(rows, at) for name, rows in found.items()}
         tests.append({"threshold": at} | {name: list(count) for name, count in counts.items()})
         if not all(stands(name, *count) for name, count in counts.items()):
             break
         chosen = at
-    return chosen, tests
+    return round(min(STEPS[0], chosen + MARGIN), 2), tests
 
 
 def stands(name: str, kept: int, same: int, wrong: int, different: int) -> bool:  # noqa: ARG001 - as `served` counts
@@ -110,11 +114,8 @@ def pairs(data: Path) -> dict[str, list[Pair]]:
 
 
 def fitted_on(path: Path) -> set[str]:
-    """The questions of QQP that `benchmarks.fit_score` fits on."""
-    from benchmarks.fit_score import LIMITS
-    from benchmarks.fit_score import SEED as fitting
-
-    rows = score_data.read_pairs(path, LIMITS["qqp"], fitting)
+    """The questions of QQP that `benchmarks.fit_score` may fit on."""
+    rows = score_data.read_pairs(path)
     parts = score_data.split(rows, by_group=False, salt="qqp")
     return {text for pair, part in zip(rows, parts, strict=True) if part == "fit" for text in (pair.a, pair.b)}
 

@@ -22,15 +22,16 @@ def _chosen(monkeypatch: pytest.MonkeyPatch, **sets: Rows) -> float:
 
 def test_it_goes_down_until_the_first_set_that_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     fine: Rows = [(True, 0.9)] * 100 + [(False, 0.0)] * 100
-    assert _chosen(monkeypatch, answer_equality=fine) == pytest.approx(0.2)
+    assert _chosen(monkeypatch, answer_equality=fine) == 0.25
     one_of_a_hundred: Rows = [*fine[:-1], (False, 0.62)]
-    assert _chosen(monkeypatch, answer_equality=one_of_a_hundred) == pytest.approx(0.2)
+    assert _chosen(monkeypatch, answer_equality=one_of_a_hundred) == 0.25
     two: Rows = [*fine[:-2], (False, 0.62), (False, 0.4)]
-    assert _chosen(monkeypatch, answer_equality=two) == pytest.approx(0.45)
-    assert _chosen(monkeypatch, answer_equality=two, checklist=fine) == pytest.approx(0.45)
+    assert _chosen(monkeypatch, answer_equality=two) == 0.5
+    assert _chosen(monkeypatch, answer_equality=two, checklist=fine) == 0.5
     # What is worse further down does not come into view again where more is served there.
     dip: Rows = [(True, 0.9)] * 20 + [(False, 0.7)] * 30 + [(True, 0.3)] * 1_000
-    assert _chosen(monkeypatch, qqp=dip) == pytest.approx(0.75)
+    assert _chosen(monkeypatch, qqp=dip) == 0.8
+    assert _chosen(monkeypatch, qqp=[(False, 1.0)] * 9) == 0.95, "no lower than the first"
 
 
 def test_without_pairs_nothing_is_chosen(tmp_path: Path) -> None:

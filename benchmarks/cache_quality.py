@@ -32,7 +32,7 @@ import numpy.typing as npt
 
 from benchmarks.cache_baselines import cosines, others
 from benchmarks.renamed import renamed
-from benchmarks.score_data import FILES, Pair, VectorCache, precision_at, read_pairs, split
+from benchmarks.score_data import FILES, Pair, VectorCache, precision_at, read_pairs, read_parts
 from cache.decision import Asked, Mode, Reach
 from cache.entry import Entry
 from cache.guards import RULES_REVISION, compare, read
@@ -165,11 +165,10 @@ def by_group(decided: Decided, *, templates: bool, variant: str = "ours") -> dic
     return found
 
 
-def held_out(name: str, decided: Decided) -> dict[str, Any]:
+def held_out(decided: Decided, reported: Flags) -> dict[str, Any]:
     """`ours` on the pairs of no part that the score was fitted or calibrated on."""
-    parts = np.array(split(decided.pairs, by_group=name == "checklist", salt=name)) == "report"
-    found = shares(decided.served["ours"][parts], decided.same[parts])
-    found["precision_at_recall_0.20"] = precision_at(decided.score[parts], decided.same[parts], 0.2)
+    found = shares(decided.served["ours"][reported], decided.same[reported])
+    found["precision_at_recall_0.20"] = precision_at(decided.score[reported], decided.same[reported], 0.2)
     print(line("ours, held out from the fit", found))
     return found
 
@@ -196,10 +195,12 @@ def main() -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     limit = 0 if arguments.whole else arguments.limit
-    files = {name: arguments.data / FILES[name] for name in arguments.sets} if arguments.data else {}
+    pairs, reported = {}, {}
+    for name in arguments.sets if arguments.data else ():
+        pairs[name], parts = read_parts(arguments.data, name, limit, arguments.seed)
+        reported[name] = parts == "report"
     if arguments.pairs is not None:
-        files["pairs"] = arguments.pairs
-    pairs = {name: read_pairs(path, limit, arguments.seed) for name, path in files.items()}
+        pairs["pairs"] = read_pairs(arguments.pairs, limit, arguments.seed)
     ladder = Ladder(score=default_score())
     if arguments.verifier is not None:
         from cache.verifier.pair import PairVerifier
@@ -219,8 +220,8 @@ def run(arguments: argparse.Namespace) -> None:
         found = vectors.of(text for pair in rows for text in (pair.a, pair.b))
         decided = decide(rows, found, ladder, mark)
         sets[name] = measure(name, decided, arguments.baselines_python)
-        if name != "pairs":
-            sets[name]["held_out"] = held_out(name, decided)
+        if name in reported:
+            sets[name]["held_out"] = held_out(decided, reported[name])
         if name in ("checklist", "pairs", "answer_equality"):
             sets[name]["groups"] = by_group(decided, templates=False)
             if ladder.verifier:
@@ -230,7 +231,10 @@ def run(arguments: argparse.Namespace) -> None:
             print("checklist, by template, names and adjectives replaced by others (held out: not in the fit)")
             others_ = renamed(rows, arguments.seed)
             again = decide(others_, vectors.of(text for pair in others_ for text in (pair.a, pair.b)), ladder, mark)
-            sets["checklist renamed"] = {"groups": by_group(again, templates=True), "held_out": held_out(name, again)}
+            sets["checklist renamed"] = {
+                "groups": by_group(again, templates=True),
+                "held_out": held_out(again, reported[name]),
+            }
     main_set = sets["pairs" if "pairs" in sets else next(iter(sets))]
     variants = {name: main_set[name] for name in ("guards", "cacheable", "verified") if name in main_set}
     result |= {"ours": main_set["ours"], **variants, "baselines": main_set["baselines"], "sets": sets}

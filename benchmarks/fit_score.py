@@ -1,10 +1,11 @@
 """Fit the score's coefficients: trees on one part of the development pairs, curve and threshold on another.
 
-    python -m benchmarks.fit_score --data DIR [--out cache/score/data/score.json] [--qqp 20000] [--vectors FOLDER]
+    python -m benchmarks.fit_score --data DIR [--out cache/score/data/score.json] [--qqp 34000] [--vectors FOLDER]
+        [--model MODEL]
 
-DIR holds the sets of `benchmarks.guards`. Pairs that share a question (CheckList: a template) fall into one part; the
-questions of the fitting part also give generated pairs (`benchmarks/swaps.py`). Only pairs that the guards let pass
-are learned from, since the score is asked about no others. The threshold is chosen by learn-then-test (Angelopoulos et
+DIR holds the sets of `benchmarks.guards`. Pairs that share a question (CheckList: a template) fall into one part. Only
+pairs that the guards let pass are learned from, since the score is asked about no others. The score then serves the
+embedding model that it was fitted with, and no other. The threshold is chosen by learn-then-test (Angelopoulos et
 al., 2021) on the calibration part: from the top down, while the risk of each set is at most its target. The rest is
 reported and decides nothing. Text of the sets goes nowhere: what is written is numbers. The last line is JSON.
 """
@@ -26,34 +27,28 @@ from scipy.stats import binom  # type: ignore[import-untyped]
 from sklearn.ensemble import HistGradientBoostingClassifier  # type: ignore[import-untyped]
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
 
-from benchmarks.score_data import FILES, Pair, Table, VectorCache, precision_at, read_pairs, split, tabulate
-from benchmarks.swaps import generate
-from cache.guards.thesaurus import thesaurus
+from benchmarks.score_data import FILES, Pair, Table, VectorCache, precision_at, read_parts, tabulate
 from cache.score.features import NAMES
 from cache.score.fitted import FORMAT, Coefficients, FittedScore
 from indexing.embedders.port import EmbeddingSettings
 from indexing.embedders.sentence_transformer import SentenceTransformerEmbedder
 
 SEED = 7
-REVISION = 1
-# Pairs taken of a set, and the weight of one: QQP is large and noisy, the answer-equality set small and careful,
-# CheckList has few templates. PAWS holds statements, no questions: it is measured, never learned from.
-LIMITS = {"qqp": 20_000, "answer_equality": 0, "checklist": 3_000, "paws": 1_500}
-WEIGHTS = {"qqp": 1.0, "answer_equality": 6.0, "checklist": 0.3, "generated": 0.2}
-# Of the first so many pairs of a set: how many generated pairs, and their seed.
-GENERATED_FROM = 13_000
-GENERATED = {"qqp": (4_000, 3), "answer_equality": (1_000, 4)}
+REVISION = 2
+# Pairs taken of a set (0: all), and what a pair counts that is the same, or different. QQP is large and noisy, the
+# answer-equality set small and careful, CheckList has few templates. Different pairs of PAWS are made by exchanging
+# words and more than half of the set, as in no traffic: with their full weight nothing like them would be served.
+LIMITS = {"qqp": 34_000, "answer_equality": 0, "checklist": 6_000, "paws": 4_000}
+WEIGHTS = {"qqp": (1.0, 1.0), "answer_equality": (4.0, 4.0), "checklist": (0.2, 0.2), "paws": (0.3, 0.03)}
 # What the probability must not fall or rise in, whatever the pairs say.
-RISING = (
-    "similarity", "cover_low", "near_low", "rare_low", "shared_pairs", "asks_same", "same_end", "shared_letters",
-)  # fmt: skip
+RISING = ("similarity", "similarity_by_length")
 FALLING = (
-    "open_rare_most", "open_rare_least", "open_names", "persons", "pointing", "sentences", "modals", "past", "order",
-    "function_apart",
+    "open_share", "open_rare_most", "open_rare_least", "open_rarest", "open_names", "stems_apart",
+    "persons", "pointing", "order", "function_apart",
 )  # fmt: skip
 # The greatest share of wrong pairs among what is served, and of the wrong pairs that is served.
 # QQP's own labels err in some 3 of 100 pairs that are all but identical, so that its share cannot be that of the rest.
-AMONG_HITS, OF_DIFFERENT = {"qqp": 0.2}, {"answer_equality": 0.01, "checklist": 0.01}
+AMONG_HITS, OF_DIFFERENT = {"qqp": 0.2}, {"answer_equality": 0.01, "checklist": 0.01, "paws": 0.4}
 DOUBT = 0.1
 # The rules and the numbers were chosen by people who saw these pairs, so that the test is too kind to them.
 MARGIN = 0.04
@@ -63,7 +58,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Sets:
-    """The pairs of every set with their parts; `generated` belongs to the fitting part whole."""
+    """The pairs of every set with their parts."""
 
     tables: Mapping[str, Table]
     parts: Mapping[str, npt.NDArray[np.str_]]
@@ -74,7 +69,7 @@ class Sets:
         return (
             np.concatenate([self.tables[name].rows[mask] for name, mask in chosen]),
             np.concatenate([self.tables[name].same[mask] for name, mask in chosen]),
-            np.concatenate([np.full(mask.sum(), WEIGHTS[name]) for name, mask in chosen]),
+            np.concatenate([np.where(self.tables[name].same[mask], *WEIGHTS[name]) for name, mask in chosen]),
         )
 
 
@@ -84,9 +79,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("cache/score/data/score.json"))
     parser.add_argument("--qqp", type=int, default=LIMITS["qqp"], help="pairs of QQP, sampled with a fixed seed")
     parser.add_argument("--vectors", type=Path, help="folder that keeps vectors for the next run")
+    parser.add_argument("--model", default=EmbeddingSettings().model, help="as in the settings of the service")
     arguments = parser.parse_args()
     started = time.monotonic()
-    embedder = SentenceTransformerEmbedder(EmbeddingSettings(device="cpu"))
+    embedder = SentenceTransformerEmbedder(EmbeddingSettings(model=arguments.model, device="cpu"))
     sets = gather(arguments.data, arguments.qqp, VectorCache(embedder, arguments.vectors))
     model = fit(sets)
     mark = embedder.fingerprint
@@ -110,15 +106,8 @@ def main() -> None:
 def gather(folder: Path, qqp: int, vectors: VectorCache) -> Sets:
     pairs: dict[str, list[Pair]] = {}
     parts: dict[str, npt.NDArray[np.str_]] = {}
-    for name, file in FILES.items():
-        pairs[name] = read_pairs(folder / file, qqp if name == "qqp" else LIMITS[name], SEED)
-        parts[name] = np.array(split(pairs[name], by_group=name == "checklist", salt=name))
-    made: list[Pair] = []
-    for name, (limit, seed) in GENERATED.items():
-        chosen = zip(pairs[name][:GENERATED_FROM], parts[name], strict=False)
-        texts = [text for pair, part in chosen if part == "fit" for text in (pair.a, pair.b)]
-        made += [Pair(new.a, new.b, new.same, new.kind) for new in generate(texts, thesaurus(), limit=limit, seed=seed)]
-    pairs["generated"], parts["generated"] = made, np.full(len(made), "fit")
+    for name in FILES:
+        pairs[name], parts[name] = read_parts(folder, name, qqp if name == "qqp" else LIMITS[name], SEED)
     found = vectors.of([text for rows in pairs.values() for pair in rows for text in (pair.a, pair.b)])
     return Sets({name: tabulate(rows, found) for name, rows in pairs.items()}, parts)
 
@@ -127,7 +116,7 @@ def fit(sets: Sets) -> HistGradientBoostingClassifier:
     rows, same, weights = sets.rows("fit", list(WEIGHTS))
     bound = [1 if name in RISING else -1 if name in FALLING else 0 for name in NAMES]
     model = HistGradientBoostingClassifier(
-        learning_rate=0.05, max_iter=200, max_depth=3, min_samples_leaf=40, l2_regularization=5.0,
+        learning_rate=0.05, max_iter=300, max_depth=4, min_samples_leaf=100, l2_regularization=5.0,
         monotonic_cst=bound, early_stopping=False, random_state=SEED,
     )  # fmt: skip
     return model.fit(rows, same, sample_weight=weights)
@@ -144,10 +133,10 @@ def coefficients(model: HistGradientBoostingClassifier, sets: Sets, embedder: st
             leaf = bool(node["is_leaf"])
             own = start + number
             columns["feature"].append(0 if leaf else int(node["feature_idx"]))
-            columns["threshold"].append(0.0 if leaf else float(node["num_threshold"]))
+            columns["threshold"].append(0.0 if leaf else round(float(node["num_threshold"]), 6))
             columns["left"].append(own if leaf else start + int(node["left"]))
             columns["right"].append(own if leaf else start + int(node["right"]))
-            columns["value"].append(float(node["value"]) if leaf else 0.0)
+            columns["value"].append(round(float(node["value"]), 6) if leaf else 0.0)
             depth = max(depth, int(node["depth"]))
     rows, same, weights = sets.rows("calibrate", ("qqp", "answer_equality"))
     sums = model.decision_function(rows)
@@ -171,7 +160,7 @@ def choose(score: FittedScore, sets: Sets) -> tuple[float, list[dict[str, Any]]]
     Fixed-sequence testing: the first threshold at which a risk cannot be told to be within its target ends it.
     """
     chosen, tests = 0.99, []
-    served = {name: (table, probabilities(score, table)) for name, table in sets.tables.items() if name != "generated"}
+    served = {name: (table, probabilities(score, table)) for name, table in sets.tables.items()}
     for step in range(99, 49, -1):
         at = step / 100
         doubts = {}

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from cache.guards import compare, read
 from cache.guards.thesaurus import thesaurus
-from cache.score.features import features
+from cache.score.features import NAMES, features
 from indexing.embedders.port import Embedder
 from tenancy.errors import InvalidInput
 
@@ -46,7 +46,10 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Numbers of n pairs: `rows` (n, features), `similarity` (n,), `same` and `passed` (n,) booleans."""
+    """Numbers of n pairs: `rows` (n, features), `similarity` (n,), `same` and `passed` (n,) booleans.
+
+    What the guards refuse has zeros in `rows`: the score is never asked about it.
+    """
 
     pairs: Sequence[Pair]
     rows: npt.NDArray[np.float64]
@@ -64,6 +67,11 @@ def read_pairs(path: Path, limit: int = 0, seed: int = 7) -> list[Pair]:
     pairs = list(_rows(path))
     if not pairs:
         raise InvalidInput("the file holds no pairs", item=str(path), remedy="give JSON Lines of a, b, same")
+    return sample(pairs, limit, seed)
+
+
+def sample(pairs: list[Pair], limit: int, seed: int) -> list[Pair]:
+    """At most `limit` of them; 0 takes all."""
     return random.Random(seed).sample(pairs, limit) if limit and len(pairs) > limit else pairs
 
 
@@ -103,6 +111,14 @@ def split(pairs: Sequence[Pair], *, by_group: bool, salt: str) -> list[str]:
     """The part of each pair, from `PARTS`."""
     keys = [pair.group for pair in pairs] if by_group else _tied(pairs)
     return [_part(f"{salt}\0{key}") for key in keys]
+
+
+def read_parts(folder: Path, name: str, limit: int, seed: int) -> tuple[list[Pair], npt.NDArray[np.str_]]:
+    """Pairs of the set `name`, and the part of each: that of the whole set, however few of it are taken."""
+    whole = read_pairs(folder / FILES[name])
+    part_of = dict(zip(whole, split(whole, by_group=name == "checklist", salt=name), strict=True))
+    pairs = sample(whole, limit, seed)
+    return pairs, np.array([part_of[pair] for pair in pairs])
 
 
 def _part(key: str) -> str:
@@ -166,7 +182,8 @@ def tabulate(pairs: Sequence[Pair], vectors: dict[str, npt.NDArray[np.float32]])
         verdict = compare(question, cached)
         passed.append(verdict.passed)
         reasons.append("" if verdict.passed else f"{verdict.name}: {verdict.reason}")
-        rows.append(features(question, cached, similarity[-1], verdict.near, words))
+        row = features(question, cached, similarity[-1], verdict.near, words) if verdict.passed else [0.0] * len(NAMES)
+        rows.append(row)
     return Table(
         pairs,
         np.array(rows),

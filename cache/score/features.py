@@ -6,24 +6,23 @@ with few words replaced or added is how a trap looks; little overlap at high sim
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+import math
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 from cache.guards import contrast, lexicon
-from cache.guards.thesaurus import Relation, Thesaurus
+from cache.guards.thesaurus import Thesaurus
 from cache.guards.words import Text
 
 NAMES: Final = (
-    "similarity", "words_most", "words_least", "content_most", "content_least",
-    "shared_words", "shared_pairs", "shared_letters",
-    "cover_low", "cover_high", "near_low", "near_high", "rare_low", "rare_high",
-    "open_most", "open_least", "open_rare_most", "open_rare_least", "open_names", "open_verbs",
-    "kin", "broader", "sisters",
-    "frame", "middle_most", "middle_least", "order", "shared_rare",
-    "asks_same", "asks_most", "asks_least", "persons", "pointing", "relations", "modals", "past",
-    "same_start", "same_end", "sentences", "function_apart",
+    "similarity", "similarity_by_length", "words_most", "content_most", "content_least",
+    "shared_words", "shared_pairs", "shared_letters", "letters_within",
+    "cover_low", "rare_low", "shared_weight", "shared_rarest", "shared_names",
+    "open_most", "open_share", "open_rare_most", "open_rare_least", "open_rarest", "open_names", "open_verbs",
+    "stems_apart", "inflected", "plurals", "frame", "order", "same_end",
+    "asks_most", "asks_least", "questions", "persons", "pointing", "relations", "function_apart",
     "near_replaced", "near_added", "near_reworded", "near_related",
 )  # fmt: skip
 
@@ -39,11 +38,6 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-def _kinds(*lines: str) -> dict[str, int]:
-    """Word -> the number of its line."""
-    return {word: number for number, line in enumerate(lines) for word in line.split()}
-
-
 _YES_NO: Final = _words("""
     is are was were am do does did can could will would should shall may might must has have had
 """)
@@ -51,35 +45,40 @@ _RELATIONS: Final = _words("""
     in on at to from with without for by of into over under after before between through during against as than about
     within per upon off out up down
 """)
-_PAST: Final = _words("did was were had")
 _POINTING: Final = _words("this that these those my your our his her their the a an")
-_PERSONS: Final = _kinds(
-    "i me my mine myself",
-    "you your yours yourself",
-    "he him his himself",
-    "she her hers herself",
-    "they them their theirs",
-    "we us our ours",
-    "it its",
-)
-_MODALS: Final = _kinds("can could may might possible able allowed", "should must need have shall", "will would going")
+_PERSONS: Final = {
+    word: number
+    for number, line in enumerate((
+        "i me my mine myself",
+        "you your yours yourself",
+        "he him his himself",
+        "she her hers herself",
+        "they them their theirs",
+        "we us our ours",
+        "it its",
+    ))
+    for word in line.split()
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One text beside the other: its content words that stay open there, and how close each unmatched word comes.
+    """One text beside the other.
 
-    `cover`, `near` and `rare` are the shares of its content words that are matched there: literally, by relation
-    too, and weighted by rarity.
+    `stems` gives the word of each content stem; `unmatched` are the content words without a counterpart there,
+    `open` those that no close relation explains either. `cover` and `rare` are the shares of its content words that
+    are matched: literally, and by relation too, weighted by rarity.
     """
 
-    open: tuple[str, ...]
-    close: list[Relation]
+    stems: dict[str, str]
+    unmatched: list[str]
+    open: list[str]
     cover: float
-    near: float
     rare: float
     rarity: float
+    rarest: float
     verbs: int
+    names: frozenset[str]
 
 
 def features(
@@ -87,65 +86,69 @@ def features(
 ) -> list[float]:
     """The numbers in the order of `NAMES`. `near_misses` are the codes that the guards gave with their pass."""
     ours, theirs = _side(question, cached, table), _side(cached, question, table)
-    share, middle, opposed = contrast.frame(question.words, cached.words)
-    close = ours.close + theirs.close
     mine, other = set(question.words), set(cached.words)
     apart = mine ^ other
     one, two = asked(question.words), asked(cached.words)
-    shared = set(question.content) & set(cached.content)
+    shared = ours.stems.keys() & theirs.stems.keys()
+    alone = ours.stems.keys() ^ theirs.stems.keys()
+    bent = [(ours.stems[stem], theirs.stems[stem]) for stem in shared if ours.stems[stem] != theirs.stems[stem]]
+    rarities = [table.word(ours.stems[stem]).rarity for stem in shared]
+    weight = sum(rarity**3 for rarity in rarities)
+    others = sum(table.word(ours.stems.get(stem) or theirs.stems[stem]).rarity ** 3 for stem in alone)
+    letters, their_letters = _letters(question.source), _letters(cached.source)
+    least = min(len(question.words), len(cached.words))
     return [
         similarity,
-        *_most_least(len(question.words), len(cached.words)),
+        similarity * math.log1p(least),
+        max(len(question.words), len(cached.words)),
         *_most_least(len(question.content), len(cached.content)),
         2 * len(mine & other) / max(len(mine) + len(other), 1),
-        _dice(_pairs(question.words), _pairs(cached.words)),
-        _dice(_letters(question.source), _letters(cached.source)),
-        *_most_least(ours.cover, theirs.cover)[::-1],
-        *_most_least(ours.near, theirs.near)[::-1],
-        *_most_least(ours.rare, theirs.rare)[::-1],
-        *_most_least(len(ours.open), len(theirs.open)),
+        _dice(set(pairwise(question.words)), set(pairwise(cached.words))),
+        _dice(letters, their_letters),
+        len(letters & their_letters) / max(min(len(letters), len(their_letters)), 1),
+        min(ours.cover, theirs.cover),
+        min(ours.rare, theirs.rare),
+        weight / (weight + others) if weight else 0.0,
+        max(rarities, default=0.0),
+        len(ours.names & theirs.names),
+        max(len(ours.open), len(theirs.open)),
+        (len(ours.unmatched) + len(theirs.unmatched)) / max(len(ours.stems) + len(theirs.stems), 1),
         *_most_least(ours.rarity, theirs.rarity),
-        float(max(_names(question, ours), _names(cached, theirs))),
-        float(max(ours.verbs, theirs.verbs)),
-        float(close.count(Relation.SYNONYM) + close.count(Relation.DERIVED)),
-        float(close.count(Relation.BROADER)),
-        float(close.count(Relation.SISTER)),
-        share,
-        *_most_least(len(middle), len(opposed)),
-        _order(question, cached),
-        max((table.word(word).rarity for word in shared), default=0.0),
-        float(one == two),
+        max(ours.rarest, theirs.rarest),
+        max(_open_names(question, ours), _open_names(cached, theirs)),
+        max(ours.verbs, theirs.verbs),
+        len(alone),
+        len(bent),
+        sum(_is_plural(a, b) or _is_plural(b, a) for a, b in bent),
+        contrast.frame(question.words, cached.words)[0],
+        _order(list(ours.stems), list(theirs.stems)),
+        _last(question) == _last(cached),
         *_most_least(one, two),
-        float(len(_found(mine, _PERSONS) ^ _found(other, _PERSONS))),
-        float(len(apart & _POINTING)),
-        float(len(apart & _RELATIONS)),
-        float(len(_found(mine, _MODALS) ^ _found(other, _MODALS))),
-        float(_PAST.isdisjoint(mine) != _PAST.isdisjoint(other)),
-        float(question.words[:1] == cached.words[:1]),
-        float(_last(question) == _last(cached)),
-        float(abs(_sentences(question.source) - _sentences(cached.source))),
-        float(len(apart & lexicon.EN_FUNCTION)),
-        *(float(code in near_misses) for code in _CODES),
+        _is_question(question) and _is_question(cached),
+        len({_PERSONS[word] for word in mine & _PERSONS.keys()} ^ {_PERSONS[word] for word in other & _PERSONS.keys()}),
+        len(apart & _POINTING),
+        len(apart & _RELATIONS),
+        len(apart & lexicon.EN_FUNCTION),
+        *(code in near_misses for code in _CODES),
     ]
 
 
 def _side(text: Text, other: Text, table: Thesaurus) -> _Side:
+    stems = {text.stems[word]: word for word in text.content}
     content = dict.fromkeys(text.content)
     unmatched = contrast.unmatched(text, other)
-    close = [min((table.relation(word, found) for found in other.content), default=Relation.NONE) for word in unmatched]
-    open_words = tuple(word for word, relation in zip(unmatched, close, strict=True) if relation > Relation.DERIVED)
-    known = [table.word(word) for word in open_words]
+    found = contrast.unrelated(unmatched, list(dict.fromkeys(other.content)), table)
+    known = [table.word(word) for word in found]
     weight = sum(table.word(word).rarity ** 2 for word in content) or 1.0
-    count = max(len(content), 1)
     return _Side(
-        open_words, close, 1 - len(unmatched) / count, 1 - len(open_words) / count,
-        1 - sum(word.rarity**2 for word in known) / weight, sum(word.rarity for word in known),
+        stems, unmatched, found,
+        1 - len(unmatched) / max(len(content), 1),
+        1 - sum(word.rarity**2 for word in known) / weight,
+        sum(word.rarity for word in known),
+        max((table.word(word).rarity for word in unmatched), default=0.0),
         sum(word.parts[:1] == "v" for word in known),
+        frozenset(word.lower() for word in text.cased[1:] if word[0].isupper()),
     )  # fmt: skip
-
-
-def _found(words: Set[str], kinds: Mapping[str, int]) -> set[int]:
-    return {kinds[word] for word in words if word in kinds}
 
 
 def _most_least(a: float, b: float) -> tuple[float, float]:
@@ -156,38 +159,34 @@ def _dice(a: Set[object], b: Set[object]) -> float:
     return 2 * len(a & b) / max(len(a) + len(b), 1)
 
 
-def _pairs(words: tuple[str, ...]) -> set[tuple[str, str]]:
-    return set(pairwise(words))
-
-
 def _letters(source: str) -> set[str]:
     plain = source.lower()
     return set(map("".join, zip(plain, plain[1:], plain[2:], strict=False)))
 
 
-def _names(text: Text, side: _Side) -> int:
+def _open_names(text: Text, side: _Side) -> int:
     """Open words with a capital that do not begin the text; none where most words have one."""
     if not side.open or 10 * sum(word[0].isupper() for word in text.cased) > 7 * len(text.cased):
         return 0
-    capital = {word.lower() for word in text.cased[1:] if word[0].isupper()}
-    return sum(word in capital for word in side.open)
+    return sum(word in side.names for word in side.open)
+
+
+def _is_plural(one: str, many: str) -> bool:
+    return many in (one + "s", one + "es")
 
 
 def _last(text: Text) -> str:
     return text.stems[text.content[-1]] if text.content else ""
 
 
-def _sentences(source: str) -> int:
-    plain = source.rstrip(" ?!.")
-    return sum(plain.count(end) for end in (". ", "? ", "! "))
+def _is_question(text: Text) -> bool:
+    return "?" in text.source or (text.words[:1] != () and (text.words[0] in _YES_NO or text.words[0] in _ASKED))
 
 
-def _order(question: Text, cached: Text) -> float:
-    """Share of the pairs of shared words whose order is turned round."""
-    places = {stem: position for position, stem in enumerate(cached.stems[word] for word in cached.content)}
-    found = [
-        places[stem] for stem in dict.fromkeys(question.stems[word] for word in question.content) if stem in places
-    ]
+def _order(ours: list[str], theirs: list[str]) -> float:
+    """Share of the pairs of shared stems whose order is turned round."""
+    places = {stem: position for position, stem in enumerate(theirs)}
+    found = [places[stem] for stem in ours if stem in places]
     total = len(found) * (len(found) - 1) / 2
     turned = sum(found[i] > found[j] for i in range(len(found)) for j in range(i + 1, len(found)))
     return turned / total if total else 0.0

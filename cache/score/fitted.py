@@ -27,7 +27,7 @@ from tenancy.errors import Corrupt
 
 PATH: Final = Path(__file__).parent / "data" / "score.json"
 FORMAT: Final = 1
-CODE: Final = "features-1"
+CODE: Final = "features-2"
 """Raised by hand when the code of the features or of the rules here decides differently."""
 MAX_NODES: Final = 20_000
 CHINESE: Final = 0.99

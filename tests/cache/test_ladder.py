@@ -574,6 +574,8 @@ def test_each_version_of_what_decides_is_another_ladder(ana: Desk) -> None:
         ladder.version(asked, None, replace(policy, max_staleness=60.0)),
         ladder.version(asked, None, replace(policy, nearest=6)),
     }
+    for change in ({"time_to_live": 60.0}, {"max_staleness": 60.0}, {"nearest": 6}):
+        assert ladder.version(asked, None, replace(policy, **change)) != ladder.version(asked, None, policy)
     # What a template sets itself, the deployment's does not move; nor do sizes.
     own = replace(asked, policy=TemplatePolicy(ttl_s=60.0))
     assert ladder.version(own, None, replace(policy, time_to_live=7.0)) in versions

@@ -202,6 +202,8 @@ def test_labels_beyond_an_entry_s_share_speak_of_the_served_hits_all_the_same(ac
     found = standing(acme.handle)
     assert (found.n, found.k, spread(acme)) == (94, 4, (90, 0))
     assert (found.state, found.upper > 0.05) == ("uncertified", True)
+    with acme.handle.reading() as view:
+        assert evidence.counts(view, PLACE).state == "uncertified"
     judge(acme.handle, *labels("wrong", 30), entry="ce_1")
     assert standing(acme.handle).state == "suspended"
     with acme.handle.writing() as view:

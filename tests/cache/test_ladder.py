@@ -582,7 +582,8 @@ def test_each_version_of_what_decides_is_another_ladder(ana: Desk) -> None:
     assert ladder.version(asked, None, replace(policy, max_entries=7, max_bytes=7)) in versions
     changed = ("model_revision", "tokenizer_revision", "template_revision", "adapter_revision", "embedder")
     for name in changed:
-        versions.add(ladder.version(replace(asked, identity=replace(asked.identity, **{name: "other"})), None, policy))
+        other = replace(asked.identity, **{name: "other"})  # type: ignore[arg-type]
+        versions.add(ladder.version(replace(asked, identity=other), None, policy))
     # A time has the same version wherever it is set: two of the seventeen are set twice.
     assert len(versions) == 17 - 2 + len(changed)
     assert replace(ladder, worth=0.2, pairs=1).version(asked, None, policy) in versions, "without a verifier: nothing"

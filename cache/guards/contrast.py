@@ -33,7 +33,7 @@ _BEFORE_NOUNS = _words("a an the my your our his her their its this that some an
 _LIGHT = _words("a an the do does did can could would will is are was were am be so and please there it just also")
 # With one of these the question points at what stands before it.
 _POINTING = _words("this that these those such same he him his she her hers they them their theirs")
-_LONG = 9
+_LONG, _LONG_SENTENCE = 12, 9
 _GROUP: dict[str, frozenset[int]] = {}
 for _number, _line in enumerate(lexicon.SYNONYMS.strip().splitlines()):
     for _word in _line.split():
@@ -54,9 +54,11 @@ def check(question: Text, cached: Text, language: Language) -> Verdict:
         return passed(NAME)
     share, middle, opposed = frame(_weighty(question), _weighty(cached))
     # In a long text one word for another is more often a rewording than a trap: there the score decides alone. (PAWS,
-    # 3,000 pairs: those of 9 to 11 words are 55 of the same and 6 of the different; of 2,500 of QQP 1 and 2.)
+    # 3,000 pairs: those of 9 to 11 words are 55 of the same and 6 of the different; of 2,500 of QQP 1 and 2.) What
+    # stands before a question in a sentence of its own makes it long without saying it in more words.
     equal = 2 * share >= 1 and len(middle) <= 3 and len(opposed) <= 3
-    equal = equal and min(len(question.content), len(cached.content)) < _LONG
+    long = _LONG if last_sentence(question) or last_sentence(cached) else _LONG_SENTENCE
+    equal = equal and min(len(question.content), len(cached.content)) < long
     if mine and other:
         if equal and _named(mine, question, table) and _named(other, cached, table):
             return veto(NAME, _ANOTHER)

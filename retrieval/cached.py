@@ -85,9 +85,9 @@ async def replay(asking: steps.Asking, asked: Asked, hit: Hit | Miss) -> Answer 
 async def store(
     asking: steps.Asking, asked: Asked, finished: Answer, found: Passages, context: Context, vector: steps.AskedVector
 ) -> bool:
-    """Offer the answer to the cache; False where it was not kept, as after a change of model on the way."""
+    """Offer the answer to the cache; False where it was not kept, as after a change of either model on the way."""
     path, embedder = asking.path, vector.embedder
-    if embedder is not asking.embedder:
+    if embedder is not asking.embedder or finished.model != asking.plan.route.identity.model:
         return False
     dependencies = {(source.passage.document_id, source.passage.version) for source in context.sources}
     within = embedder.question_length(asked.question) <= embedder.fingerprint.window

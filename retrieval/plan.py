@@ -9,6 +9,7 @@ import msgspec
 from cache.key import CompositeIdentity, RetrievalIdentity
 from cache.lookup import Mode
 from generation.prompt import Template, Turn, history_digest
+from generation.routing import Route
 from indexing.catalogue import EMBEDDED, serving
 from indexing.chunk import CHUNKER_REVISION
 from indexing.embed import Embedder
@@ -19,10 +20,10 @@ from retrieval.fusion import FUSION_REVISION
 from retrieval.question import AnswerPath, Question
 from retrieval.search import SearchMode
 from tenancy.admission import Estimate
-from tenancy.domain import PermissionDomain
-from tenancy.errors import InvalidInput, NotFound
+from tenancy.domain import PermissionDomain, permission_domain
+from tenancy.errors import InvalidInput
 from tenancy.identity import Principal
-from tenancy.tenant import TenantHandle
+from tenancy.tenant import ReadView, TenantHandle
 
 RESPONSE_CONTRACT = "answer-1"
 
@@ -34,6 +35,7 @@ class Plan:
     query: str
     rewritten: str | None
     template: Template
+    route: Route
     top_k: int
     search_mode: SearchMode
     where: Filter | None
@@ -57,33 +59,31 @@ class Opened:
 def open_plan(path: AnswerPath, principal: Principal, question: Question) -> Opened:
     """Raises `TenantSuspended`, `NotFound`, `ModelMismatch`, `InvalidInput`."""
     tenant = path.tenants.open(principal)
-    plan = make_plan(path, tenant, question)
     with tenant.reading() as view:
+        plan = make_plan(path, permission_domain(principal, view), view, question)
         collection = serving(view)
         return Opened(tenant, path.embedders.of(view), EMBEDDED if collection is None else collection.engine, plan)
 
 
-def make_plan(path: AnswerPath, tenant: TenantHandle, question: Question) -> Plan:
-    """Resolve `question`. Raises `NotFound` for a template, model or adapter that this deployment does not have, and
+def make_plan(path: AnswerPath, domain: PermissionDomain, view: ReadView, question: Question) -> Plan:
+    """Resolve `question`. Raises `NotFound` for a template, model or adapter that this tenant does not have, and
     `InvalidInput` for a filter that the tenant's contract does not provide for or a cache mode that the template's
     policy does not permit.
     """
     settings = path.settings
-    if question.model not in (None, path.generator.identity.model):
-        raise NotFound("there is no such model", item=question.model, remedy="GET /v1/models shows yours")
-    if question.adapter is not None:
-        raise NotFound("there is no such adapter", item=question.adapter, remedy="GET /v1/models shows yours")
+    route = path.routes.choose(domain, view, question.model, question.adapter)
     template = path.templates.get(question.template or "default")
     alone = stand_alone(question.query, question.history)
     max_tokens = min(question.max_tokens or settings.max_tokens, settings.max_tokens)
-    typed = path.generator.count(question.query) + sum(path.generator.count(turn.text) for turn in question.history)
+    typed = route.count(question.query) + sum(route.count(turn.text) for turn in question.history)
     return Plan(
         query=alone.text,
         rewritten=alone.text if alone.changed else None,
         template=template,
+        route=route,
         top_k=question.top_k or settings.top_k,
         search_mode=question.mode or settings.mode,
-        where=None if question.filter is None else parse(question.filter, tenant.contract.metadata),
+        where=None if question.filter is None else parse(question.filter, view.tenant.contract.metadata),
         max_tokens=max_tokens,
         cache_mode=_cache_mode(path, question, template.name),
         history=question.history,
@@ -105,7 +105,7 @@ def _cache_mode(path: AnswerPath, question: Question, template: str) -> Mode:
 
 def composite_identity(path: AnswerPath, embedder: Embedder, domain: PermissionDomain, plan: Plan) -> CompositeIdentity:
     """Everything that has to be equal before an answer may be shared; all of it derived here."""
-    model = path.generator.identity
+    model = plan.route.identity
     return CompositeIdentity(
         tenant_id=domain.tenant_id,
         domain=domain.fingerprint,

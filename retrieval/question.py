@@ -11,8 +11,9 @@ from cache.certificate.tally import Tally
 from cache.flight import Flights
 from cache.ladder import Ladder
 from cache.stores.port import CacheStore
-from generation.generator import Generator, Usage
+from generation.generator import Usage
 from generation.prompt import Templates, Turn
+from generation.routing import Routes
 from generation.salt import KvSharing
 from indexing.embedding import Embedders
 from retrieval.citations import Citation
@@ -136,7 +137,7 @@ class AnswerPath:
     lanes: Lanes
     collections: Collections
     embedders: Embedders
-    generator: Generator
+    routes: Routes
     templates: Templates
     cache: CacheStore
     trail: AuditTrail

@@ -57,7 +57,7 @@ def look_up_exact(
             template=plan.template.name,
             mode=plan.cache_mode,
             follow_up=plan.conversation is not None,
-            sampled=path.generator.identity.temperature > 0,
+            sampled=plan.route.identity.temperature > 0,
             policy=path.cache.policy.of(plan.template.name),
         )
         found = _legible(exact(domain, view, path.cache, asked, dry=dry))

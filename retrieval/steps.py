@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
@@ -14,13 +15,14 @@ from audit.record import GenerationUse, Policy, Resource
 from audit.trail import Trail
 from cache.lookup import Miss
 from generation.generator import Delta as Piece
-from generation.generator import Finish, Usage, prompt_tokens
+from generation.generator import Finish, ModelIdentity, Usage, prompt_tokens
 from generation.prompt import Prompt, render
+from generation.routing import Placed
 from generation.salt import kv_salt
 from indexing.embed import Embedder
 from indexing.filters import canonical
 from retrieval.abstain import Evidence, not_found, weigh
-from retrieval.citations import verify
+from retrieval.citations import Citation, verify
 from retrieval.context import Context, assemble
 from retrieval.plan import Opened, Plan, open_plan
 from retrieval.question import Answer, AnswerPath, CacheReport, Delta, Done, Question, Revoked
@@ -38,6 +40,7 @@ from tenancy.tenant import TenantHandle
 Vector = npt.NDArray[np.float32]
 
 _COVERED = 0.5
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,7 +159,7 @@ async def context_of(asking: Asking, found: Passages, embedder: Embedder) -> tup
     path, query = asking.path, asking.plan.query
 
     def assembled() -> tuple[Context, Evidence]:
-        context = assemble(found.items, path.settings.context_tokens, path.generator.count)
+        context = assemble(found.items, path.settings.context_tokens, asking.plan.route.count)
         similarity = found.similarity if embedder.covers(query) >= _COVERED else None
         return context, weigh(query, found.items, similarity=similarity, model=embedder.fingerprint.name)
 
@@ -183,7 +186,7 @@ async def begin(asking: Asking, miss: Miss, evidence: Evidence) -> Answer:
         text=not_found(asking.plan.query, evidence),
         citations=(),
         finish="abstain",
-        model=asking.path.generator.identity.model,
+        model=asking.plan.route.identity.model,
         rewritten=asking.plan.rewritten,
         nearest_titles=evidence.nearest,
         cache=CacheReport(status=miss_status(miss)),
@@ -196,23 +199,41 @@ async def begin(asking: Asking, miss: Miss, evidence: Evidence) -> Answer:
 async def generate(
     asking: Asking, found: Passages, context: Context, draft: Answer
 ) -> AsyncGenerator[Delta | Done, None]:
-    """Stream the generator's text; access is checked before the first byte, every few seconds and at the end."""
-    path, plan, lease = asking.path, asking.plan, asking.lease
+    """Stream the answer of the route's first place; a later one takes over where nothing came from those before."""
+    places = asking.plan.route.places
+    for number, placed in enumerate(places):
+        begun = False
+        try:
+            async with aclosing(_generate_at(asking, found, context, draft, placed)) as events:
+                async for event in events:
+                    begun = True
+                    yield event
+            return
+        except Unavailable as failure:
+            if begun or number == len(places) - 1:
+                raise
+            _log.warning("a generator was passed over (%s)", type(failure).__name__)
+            asking.trail.note(detail={"fallback_from": placed.pool})
+
+
+async def _generate_at(
+    asking: Asking, found: Passages, context: Context, draft: Answer, placed: Placed
+) -> AsyncGenerator[Delta | Done, None]:
+    """Stream one generator's text; access is checked before the first byte, every few seconds and at the end."""
+    path, plan, lease, generator = asking.path, asking.plan, asking.lease, placed.generator
 
     def rendered() -> tuple[Prompt, int]:
         prompt = render(plan.template, plan.query, context.prompt_sources, plan.history)
-        return prompt, prompt_tokens(prompt, path.generator)
+        return prompt, prompt_tokens(prompt, generator)
 
     prompt, estimated = await path.workers.run(rendered)
-    salt = _salt(asking, found)
+    salt = _salt(asking, found, generator.identity)
     limit = plan.max_tokens if lease.max_output_tokens is None else min(plan.max_tokens, lease.max_output_tokens)
     deadline = time.monotonic() + path.settings.deadline_s
     text, produced, checked = "", 0, 0.0
     finish: Finish | None = None
     with asking.hop("generate") as tokens:
-        pieces = path.generator.generate(
-            prompt, salt=salt, request_id=draft.request_id, max_tokens=limit, deadline=deadline
-        )
+        pieces = generator.generate(prompt, salt=salt, request_id=draft.request_id, max_tokens=limit, deadline=deadline)
         async with aclosing(pieces):
             async for piece in pieces:
                 if not isinstance(piece, Piece):
@@ -222,20 +243,27 @@ async def generate(
                     await _require_readable(asking, context)
                     checked = time.monotonic()
                 text += piece.text
-                produced += path.generator.count(piece.text)
+                produced += generator.count(piece.text)
                 tokens.used(estimated, produced)
                 lease.used(estimated, produced)
                 yield Delta(piece.text)
         if finish is None:
             raise Unavailable("the generator ended without a finish", item="generator", remedy="try again")
         tokens.used(finish.usage.input, finish.usage.output)
-    _note_generation(asking, salt, finish)
+    _note_generation(asking, placed, salt, finish)
     if finish.reason == "error":
         raise Unavailable("the generator failed", item="generator", remedy="try again")
+    draft = replace(draft, model=generator.identity.model, usage=finish.usage)
     if finish.reason == "abstain":
-        yield Done(replace(draft, usage=finish.usage))
+        yield Done(draft)
         return
     await _require_readable(asking, context)
+    cited = _cite(asking, text, context, finish)
+    yield Done(replace(draft, text=text, citations=cited, finish=finish.reason, nearest_titles=()))
+
+
+def _cite(asking: Asking, text: str, context: Context, finish: Finish) -> tuple[Citation, ...]:
+    """The citations of `text` that hold, on record."""
     cited = verify(text, context.sources, finish.quotes)
     asking.trail.note(
         resources=[
@@ -244,16 +272,7 @@ async def generate(
         ],
         detail={"unknown_marks": cited.unknown, "unsupported_marks": cited.unsupported},
     )
-    yield Done(
-        replace(
-            draft,
-            text=text,
-            citations=cited.citations,
-            finish=finish.reason,
-            nearest_titles=(),
-            usage=finish.usage,
-        )
-    )
+    return cited.citations
 
 
 def settle(asking: Asking, finished: Answer) -> None:
@@ -287,13 +306,13 @@ async def _require_readable(asking: Asking, context: Context) -> None:
         raise Revoked("access to a source changed while the answer was being made", remedy="ask again")
 
 
-def _salt(asking: Asking, found: Passages) -> str:
+def _salt(asking: Asking, found: Passages, identity: ModelIdentity) -> str:
     domain = found.domain
     return kv_salt(
         asking.tenant.keys.purpose("kv-salt"),
         tenant_id=domain.tenant_id,
         domain=domain.fingerprint,
-        identity=asking.path.generator.identity,
+        identity=identity,
         template_revision=asking.plan.template.revision,
         kv_epoch=domain.epochs.kv,
         sharing=asking.path.settings.kv_sharing,
@@ -301,13 +320,14 @@ def _salt(asking: Asking, found: Passages) -> str:
     )
 
 
-def _note_generation(asking: Asking, salt: str, finish: Finish) -> None:
-    identity = asking.path.generator.identity
+def _note_generation(asking: Asking, placed: Placed, salt: str, finish: Finish) -> None:
+    identity = placed.generator.identity
     asking.trail.note(
         generation=GenerationUse(
             model=identity.model,
             revision=identity.revision,
             adapter=identity.adapter,
+            pool=placed.pool,
             # A fingerprint tells two salts apart without being usable as one.
             salt_fp=keyed_hash(b"salt-fingerprint", salt).hex()[:16] if finish.salted else None,
             input=finish.usage.input,

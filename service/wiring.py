@@ -20,6 +20,7 @@ from generation.endpoint import Endpoint
 from generation.extractive import ExtractiveGenerator
 from generation.generator import Generator
 from generation.prompt import Templates
+from generation.routing import OneRoute
 from generation.sglang import SglangGenerator
 from indexing.collections.open import OpenCollections
 from indexing.embedding import Embedders
@@ -72,7 +73,7 @@ class Services:
 
     async def aclose(self) -> None:
         """Release connections, threads and databases, in the order in which they depend on each other."""
-        await self.path.generator.aclose()
+        await self.path.routes.aclose()
         self.close()
 
     def close(self) -> None:
@@ -105,7 +106,7 @@ def _build(settings: Settings, control: Control) -> Services:
         lanes=lanes,
         collections=open_collections(settings, embedders, engines),
         embedders=embedders,
-        generator=generator(settings.generation),
+        routes=OneRoute(generator(settings.generation)),
         templates=Templates(settings.generation.templates),
         cache=cache_store(settings),
         ladder=ladder(settings.cache.verifier),

@@ -10,6 +10,8 @@ from litestar import Request, Router, get
 from service.auth import principal_of
 from service.openapi import PROBLEMS
 from service.wiring import Services
+from tenancy.domain import permission_domain
+from tenancy.identity import Principal
 
 
 class ModelBody(msgspec.Struct, frozen=True):
@@ -28,7 +30,12 @@ def router(services: Services) -> Router:
     @get("/", summary="Models", responses=PROBLEMS)
     async def list_models(request: Request[Any, Any, Any]) -> ModelList:
         """The models and adapters that this tenant may use, and no others. A suspended tenant is refused."""
-        await services.workers.run(services.control.tenants.open, principal_of(request))
-        return ModelList([ModelBody(services.path.generator.identity.model)])
+        return await services.workers.run(_offered, services, principal_of(request))
 
     return Router("/models", route_handlers=[list_models], tags=["questions"])
+
+
+def _offered(services: Services, principal: Principal) -> ModelList:
+    with services.control.tenants.open(principal).reading() as view:
+        offers = services.path.routes.offers(permission_domain(principal, view), view)
+    return ModelList([ModelBody(offer.id, created=offer.created) for offer in offers])

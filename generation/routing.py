@@ -1,0 +1,91 @@
+"""Where a question is answered: chosen once, from the tenant's contract and what the asker wishes.
+
+A route is an ordered list of places of one trust level. The first answers; a later one only takes over where nothing
+has arrived from those before it, and the audit names the one that did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from generation.generator import Generator, ModelIdentity
+from tenancy.domain import PermissionDomain
+from tenancy.errors import NotFound
+from tenancy.tenant import ReadView
+
+_REMEDY = "GET /v1/models shows yours"
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A generator (one model, with an adapter or without) and the pool of replicas behind it."""
+
+    generator: Generator
+    pool: str = "default"
+    trust: str = "shared"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """At least one place; all of one trust level. `identity` is what a cached answer belongs to: the first's."""
+
+    places: tuple[Placed, ...]
+
+    @property
+    def first(self) -> Generator:
+        return self.places[0].generator
+
+    @property
+    def identity(self) -> ModelIdentity:
+        return self.first.identity
+
+    def count(self, text: str) -> int:
+        """Tokens of `text` by the first place's tokenizer."""
+        return self.first.count(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What `GET /v1/models` shows: `id` is a name that a request may give as `model`."""
+
+    id: str
+    created: int = 0
+
+
+class Routes(Protocol):
+    """The pools of a deployment, and which of them serve whom."""
+
+    def choose(self, domain: PermissionDomain, view: ReadView, model: str | None, adapter: str | None) -> Route:
+        """The route for a request of this domain. Raises `NotFound` for a model or an adapter that this tenant does
+        not have, whether or not another has it.
+        """
+        ...
+
+    def offers(self, domain: PermissionDomain, view: ReadView) -> tuple[Offer, ...]:
+        """What `domain` may name, and nothing else."""
+        ...
+
+    async def aclose(self) -> None:
+        """Release connections."""
+        ...
+
+
+class OneRoute:
+    """Every question goes to one generator: a deployment without pools."""
+
+    def __init__(self, generator: Generator) -> None:
+        self.generator = generator
+
+    def choose(self, domain: PermissionDomain, view: ReadView, model: str | None, adapter: str | None) -> Route:  # noqa: ARG002
+        if model not in (None, self.generator.identity.model):
+            raise NotFound("there is no such model", item=model, remedy=_REMEDY)
+        if adapter is not None:
+            raise NotFound("there is no such adapter", item=adapter, remedy=_REMEDY)
+        return Route((Placed(self.generator),))
+
+    def offers(self, domain: PermissionDomain, view: ReadView) -> tuple[Offer, ...]:  # noqa: ARG002
+        return (Offer(self.generator.identity.model),)
+
+    async def aclose(self) -> None:
+        await self.generator.aclose()

@@ -8,13 +8,11 @@ guess another domain's; `kv_epoch` moves on deletion, revocation and erasure, wh
 from __future__ import annotations
 
 import secrets
-from typing import Literal
 
 from generation.generator import ModelIdentity
+from tenancy.contract import KvSharing
 from tenancy.errors import InvalidInput
 from tenancy.keys import keyed_hash
-
-KvSharing = Literal["domain", "user", "none"]
 
 
 def kv_salt(

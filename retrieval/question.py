@@ -14,12 +14,12 @@ from cache.stores.port import CacheStore
 from generation.generator import Usage
 from generation.prompt import Templates, Turn
 from generation.routing import Routes
-from generation.salt import KvSharing
 from indexing.embedding import Embedders
 from retrieval.citations import Citation
 from retrieval.passage import Passage
 from retrieval.search import Collections, SearchMode
 from tenancy.admission import Admission
+from tenancy.contract import KvSharing
 from tenancy.control import Tenants
 from tenancy.errors import Conflict
 from tenancy.metering import PriceTable

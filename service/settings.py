@@ -20,9 +20,9 @@ import msgspec
 
 from cache.policy import TemplatePolicy
 from cache.stores.redis_settings import RedisSettings
-from generation.salt import KvSharing
 from indexing.embedders.port import EmbeddingSettings
 from tenancy.admission import TenantLimits
+from tenancy.contract import KvSharing
 from tenancy.errors import InvalidInput
 from tenancy.metering import PriceTable
 from tenancy.postgres_url import PostgresSettings

@@ -367,7 +367,7 @@ adapters = Table(
     Index("adapters_by_name", "name", "created"),
 )
 
-# Prompt templates of this tenant, every version of them; the one with the largest number holds, unless it was withdrawn.
+# Prompt templates of this tenant in every version; the one with the largest number holds, unless it was withdrawn.
 templates = Table(
     "templates",
     tenant,

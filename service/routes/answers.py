@@ -21,8 +21,9 @@ from service.bodies import FILTERS, AnswerRequest
 from service.disconnect import while_connected
 from service.openapi import PROBLEMS
 from service.operation import require_own_tenant
+from service.problems import problem_of
 from service.routes.retrieve import AuditBody, check_question
-from service.streaming import EventStream
+from service.streaming import EventStream, event_bytes
 from service.wiring import Services
 from tenancy.errors import StrongroomError
 from tenancy.identity import Principal
@@ -131,7 +132,10 @@ def router(services: Services) -> Router:
         await require_own_tenant(services.control, request, data.tenant)
         question = question_of(data, request_id_of(request))
         if data.stream:
-            return EventStream(lambda: _events(services, principal, question), question.request_id)  # type: ignore[return-value]
+            return EventStream(  # type: ignore[return-value]
+                lambda: _events(services, principal, question),
+                failed=lambda error: event_bytes(problem_of(error, question.request_id), "error"),
+            )
         found = await while_connected(request.receive, whole_answer(services, principal, question))
         return Response(AnswerResponse.of(found), headers={"Cache-Status": cache_status(found.cache)})
 
@@ -176,16 +180,14 @@ async def whole_answer(services: Services, principal: Principal, question: Quest
     return done[0]
 
 
-async def _events(
-    services: Services, principal: Principal, question: Question
-) -> AsyncGenerator[tuple[str, Any], None]:
+async def _events(services: Services, principal: Principal, question: Question) -> AsyncGenerator[bytes, None]:
     async with aclosing(answer(services.path, principal, question)) as events:
         async for event in events:
             if isinstance(event, Delta):
-                yield "delta", {"text": event.text}
+                yield event_bytes({"text": event.text}, "delta")
                 continue
             body = AnswerResponse.of(event.answer)
             for citation in body.citations:
-                yield "citation", citation
-            yield "usage", body.usage
-            yield "done", body
+                yield event_bytes(citation, "citation")
+            yield event_bytes(body.usage, "usage")
+            yield event_bytes(body, "done")

@@ -45,9 +45,11 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One earlier message of the conversation, as the caller sent it."""
+    """One earlier message of the conversation, as the caller sent it; of a `client`, what the calling program put
+    there for itself ("system" in OpenAI's API): data like the rest.
+    """
 
-    role: Literal["user", "assistant"]
+    role: Literal["user", "assistant", "client"]
     text: str
 
 

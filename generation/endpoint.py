@@ -16,6 +16,7 @@ class Endpoint:
     """`kind` is `sglang`, or `openai` for any other server with OpenAI's chat protocol (no KV salt, no abort).
 
     `revision` names the weights and goes into cache keys. `adapter` is a LoRA adapter's opaque name at the server;
+    `answers_as` the model's name in answers, where the server gives it another one there than it is asked by;
     `tokenizer` the folder of the model's `tokenizer.json`. `admin_key` opens `/abort_request` where the server has
     one. `plaintext` permits http to other machines; loopback needs no permission.
     """
@@ -25,6 +26,7 @@ class Endpoint:
     revision: str
     kind: Literal["sglang", "openai"] = "sglang"
     adapter: str | None = None
+    answers_as: str | None = None
     api_key: str | None = field(default=None, repr=False)
     admin_key: str | None = field(default=None, repr=False)
     tokenizer: Path | None = None

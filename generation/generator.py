@@ -23,6 +23,14 @@ class GeneratorRefused(Unavailable):
     """The generator's server answered, and refused: a wrong key, version, model or request."""
 
 
+class Misfit(GeneratorRefused):
+    """This server cannot serve at all, which no repetition mends: a wrong key, version, model or answer."""
+
+
+class Rejected(GeneratorRefused):
+    """The server refused this one request, and is well."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelIdentity:
     """What produced an answer; each part belongs to the cache's composite identity.

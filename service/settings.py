@@ -22,7 +22,7 @@ from cache.policy import TemplatePolicy
 from cache.stores.redis_settings import RedisSettings
 from indexing.embedders.port import EmbeddingSettings
 from tenancy.admission import TenantLimits
-from tenancy.contract import KvSharing
+from tenancy.contract import KvSharing, Tier
 from tenancy.errors import InvalidInput
 from tenancy.metering import PriceTable
 from tenancy.postgres_url import PostgresSettings
@@ -66,8 +66,46 @@ class RetrievalSettings(Section, frozen=True):
     context_tokens: Positive
 
 
+class PoolSettings(Section, frozen=True):
+    """One model on `replicas` (addresses) of one trust level. Keys are in files, so that none stands in the settings.
+
+    `dedicated_to` is the name of the one tenant that it serves; `trust` is then "dedicated" where none is given, else
+    "shared". `answers_as` is the model's name in answers where it is not `model`. Of each replica: `slots` requests at
+    one time, `small_slots` of them kept for prompts of less than `small_tokens`, and `prefill_tokens` of prompts whose
+    first token has not come. Of the pool: `tenant_slots` requests of one tenant (0: no bound), `queue` that wait.
+    """
+
+    kind: Literal["extractive", "sglang", "openai"]
+    replicas: tuple[str, ...] = ()
+    model: str = ""
+    revision: str = ""
+    adapter: str = ""
+    answers_as: str = ""
+    tokenizer: str = ""
+    api_key_file: str = ""
+    admin_key_file: str = ""
+    plaintext: bool = False
+    trust: str = ""
+    dedicated_to: str = ""
+    slots: Positive = 32
+    small_slots: Positive = 1
+    small_tokens: Positive = 1_000
+    prefill_tokens: Positive = 16_384
+    tenant_slots: Count = 0
+    queue: Count = 256
+    first_token_s: Seconds = 30.0
+    stall_s: Seconds = 20.0
+    health_s: Seconds = 10.0
+    failures: Positive = 3
+    pause_s: Seconds = 1.0
+    quarantine_s: Seconds = 600.0
+
+
 class GenerationSettings(Section, frozen=True):
-    """Which generator answers. Keys are in files, so that none stands in the settings."""
+    """Which generator answers: `pools` by name, or one server with the keys that stand here, as the pool "default".
+
+    `routing` names the pools that serve the tenants of a tier whose contract names none, best first.
+    """
 
     kind: Literal["extractive", "sglang", "openai"]
     base_url: str
@@ -82,6 +120,8 @@ class GenerationSettings(Section, frozen=True):
     deadline_s: Seconds
     kv_sharing: KvSharing
     templates: dict[str, str]
+    pools: dict[str, PoolSettings]
+    routing: dict[Tier, tuple[str, ...]]
 
 
 class VerifierSettings(Section, frozen=True):

@@ -8,7 +8,7 @@ import msgspec
 from litestar import Request, Router, get
 
 from service.auth import principal_of
-from service.openapi import PROBLEMS
+from service.openai_errors import PROBLEMS_FOR_BOTH
 from service.wiring import Services
 from tenancy.domain import permission_domain
 from tenancy.identity import Principal
@@ -27,9 +27,11 @@ class ModelList(msgspec.Struct, frozen=True):
 
 
 def router(services: Services) -> Router:
-    @get("/", summary="Models", responses=PROBLEMS)
+    @get("/", summary="Models", responses=PROBLEMS_FOR_BOTH)
     async def list_models(request: Request[Any, Any, Any]) -> ModelList:
-        """The models and adapters that this tenant may use, and no others. A suspended tenant is refused."""
+        """The models and adapters that this tenant may use, and no others. A suspended tenant is refused. Errors are
+        problem documents with OpenAI's form inside.
+        """
         return await services.workers.run(_offered, services, principal_of(request))
 
     return Router("/models", route_handlers=[list_models], tags=["questions"])

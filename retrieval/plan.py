@@ -10,6 +10,7 @@ from cache.key import CompositeIdentity, RetrievalIdentity
 from cache.lookup import Mode
 from generation.prompt import Template, Turn, history_digest
 from generation.routing import Route
+from generation.templates import resolve
 from indexing.catalogue import EMBEDDED, serving
 from indexing.chunk import CHUNKER_REVISION
 from indexing.embed import Embedder
@@ -72,7 +73,7 @@ def make_plan(path: AnswerPath, domain: PermissionDomain, view: ReadView, questi
     """
     settings = path.settings
     route = path.routes.choose(domain, view, question.model, question.adapter)
-    template = path.templates.get(question.template or "default")
+    template = resolve(view, path.templates, question.template)
     alone = stand_alone(question.query, question.history)
     max_tokens = min(question.max_tokens or settings.max_tokens, settings.max_tokens)
     typed = route.count(question.query) + sum(route.count(turn.text) for turn in question.history)

@@ -6,14 +6,15 @@ not exist. All places of a route have one trust level, and a request never leave
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from generation.generator import Generator
 from generation.pool import Pool
 from generation.routing import Offer, Placed, Route
-from tenancy.contract import Contract
+from tenancy.contract import Contract, Tier
 from tenancy.domain import PermissionDomain
 from tenancy.errors import InvalidInput, NotFound, Unavailable
 from tenancy.tenant import ReadView
@@ -25,20 +26,12 @@ _ASK_OPERATOR: Final = "tell the operator: `strongroom doctor` names the tenant 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A pool by what placement needs of it. `dedicated_to` is the name of the one tenant that it serves."""
+    """What placement knows of a pool. `dedicated_to` is the name of the one tenant that it serves."""
 
     name: str
-    generator: Generator
+    model: str
     trust: str = "shared"
     dedicated_to: str | None = None
-
-    @classmethod
-    def of(cls, pool: Pool) -> Entry:
-        return cls(pool.name, pool, pool.terms.trust, pool.terms.dedicated_to)
-
-    @property
-    def model(self) -> str:
-        return self.generator.identity.model
 
     def serves(self, tenant: str) -> bool:
         return self.dedicated_to in (None, tenant)
@@ -49,7 +42,7 @@ class Table:
     """The pools of a deployment by name, and the names that serve the tenants of a tier whose contract names none."""
 
     entries: Mapping[str, Entry]
-    routing: Mapping[str, Sequence[str]]
+    routing: Mapping[Tier, Sequence[str]]
 
     def of(self, tenant: str, contract: Contract) -> tuple[Entry, ...]:
         """The pools that serve the tenant of this name, best first. Raises `InvalidInput`, whose item is a key."""
@@ -92,46 +85,87 @@ class Table:
         return entry
 
 
-class PooledRoutes:
-    """Implements `Routes` over a table that `replace` exchanges while questions are answered."""
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """A table, and the generator of each of its pools."""
 
-    def __init__(self, entries: Iterable[Entry], routing: Mapping[str, Sequence[str]] | None = None) -> None:
-        self.table = Table({entry.name: entry for entry in entries}, dict(routing or {}))
+    table: Table
+    generators: Mapping[str, Generator]
+
+
+class PooledRoutes:
+    """Implements `Routes` over a deployment that `replace` exchanges while questions are answered."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.deployment = deployment
+        self._retiring: dict[Pool, asyncio.Task[None]] = {}
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        """Those of the deployment that have replicas."""
+        return tuple(pool for pool in self.deployment.generators.values() if isinstance(pool, Pool))
+
+    @property
+    def retiring(self) -> tuple[Pool, ...]:
+        """Those of earlier deployments whose streams have not ended."""
+        return tuple(self._retiring)
 
     def choose(self, domain: PermissionDomain, view: ReadView, model: str | None, adapter: str | None) -> Route:
         """See `Routes.choose`. Raises also `Unavailable` where no pool may serve the tenant."""
-        allowed = self._allowed(view)
-        places = [entry for entry in allowed if model in (None, entry.model)]
+        deployment = self.deployment
+        places = [entry for entry in _allowed(deployment.table, view) if model in (None, entry.model)]
         if not places:
             raise NotFound("there is no such model", item=model, remedy="GET /v1/models shows yours")
         if adapter is not None:
             raise NotFound("there is no such adapter", item=adapter, remedy="GET /v1/models shows yours")
         if not view.tenant.contract.generation.fallback:
             places = places[:1]
-        return Route(tuple(Placed(_for(entry, domain.tenant_id), entry.name, entry.trust) for entry in places))
+        return Route(
+            tuple(
+                Placed(_serving(deployment.generators[entry.name], domain.tenant_id), entry.name, entry.trust)
+                for entry in places
+            )
+        )
 
     def offers(self, domain: PermissionDomain, view: ReadView) -> tuple[Offer, ...]:  # noqa: ARG002
-        return tuple(Offer(model) for model in dict.fromkeys(entry.model for entry in self._allowed(view)))
+        """See `Routes.offers`."""
+        allowed = _allowed(self.deployment.table, view)
+        return tuple(Offer(model) for model in dict.fromkeys(entry.model for entry in allowed))
 
-    def replace(self, table: Table) -> None:
-        """From the next question on; those that are being answered keep their route."""
-        self.table = table
+    def replace(self, deployment: Deployment) -> None:
+        """From the next question on; those that are being answered keep their route, and pools that are left out end
+        when their last stream has.
+        """
+        kept = set(map(id, deployment.generators.values()))
+        left = [pool for pool in self.pools if id(pool) not in kept]
+        self.deployment = deployment
+        for pool in left:
+            task = asyncio.get_running_loop().create_task(pool.retire())
+            self._retiring[pool] = task
+            task.add_done_callback(lambda _, pool=pool: self._retiring.pop(pool, None))  # type: ignore[misc]
 
     async def aclose(self) -> None:
-        for entry in self.table.entries.values():
-            await entry.generator.aclose()
-
-    def _allowed(self, view: ReadView) -> list[Entry]:
-        """The tenant's pools whose model its contract permits, best first."""
-        contract = view.tenant.contract
-        try:
-            found = self.table.of(view.tenant.name, contract)
-        except InvalidInput as error:
-            # It is not the question that is wrong, and another tenant's pools are none of the asker's business.
-            raise Unavailable("no model serves this tenant", remedy=_ASK_OPERATOR) from error
-        models = contract.generation.models
-        return [entry for entry in found if models is None or entry.model in models]
+        tasks = list(self._retiring.values())
+        for pool in self.retiring:
+            await pool.aclose()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for generator in self.deployment.generators.values():
+            await generator.aclose()
 
 
-def _for(entry: Entry, tenant_id: str) -> Generator:
-    return entry.generator.serving(tenant_id) if isinstance(entry.generator, Pool) else entry.generator
+def _allowed(table: Table, view: ReadView) -> list[Entry]:
+    """The tenant's pools whose model its contract permits, best first."""
+    contract = view.tenant.contract
+    try:
+        found = table.of(view.tenant.name, contract)
+    except InvalidInput as error:
+        # It is not the question that is wrong, and another tenant's pools are none of the asker's business.
+        raise Unavailable("no model serves this tenant", remedy=_ASK_OPERATOR) from error
+    models = contract.generation.models
+    return [entry for entry in found if models is None or entry.model in models]
+
+
+def _serving(generator: Generator, tenant_id: str) -> Generator:
+    return generator.serving(tenant_id) if isinstance(generator, Pool) else generator

@@ -217,6 +217,13 @@ class Pool:
             self._settling.cancel()
         self._settling = asyncio.get_running_loop().create_task(self._settle(new, gone))
 
+    async def retire(self) -> None:
+        """Take nothing new, let every stream end, and close."""
+        if self._settling is not None:
+            self._settling.cancel()
+        await asyncio.gather(*(self.drain(replica) for replica in self.replicas))
+        await self.aclose()
+
     async def settled(self) -> None:
         """Return when the last `reload` is done with: new replicas serve, and old ones are closed."""
         if self._settling is not None:
@@ -267,6 +274,11 @@ class Pool:
             yield
         finally:
             self._suspects.release()
+
+    def could_have(self, replica: Replica, terms: PoolTerms) -> bool:
+        """Whether `replica` runs the pool's model, and `terms` keep the pool's trust level and tenant."""
+        kept = (terms.trust, terms.dedicated_to) == (self.terms.trust, self.terms.dedicated_to)
+        return kept and _model(replica.endpoint) == _model(self.endpoint)
 
     def _require_same_model(self, replica: Replica) -> None:
         if _model(replica.endpoint) != _model(self.endpoint):

@@ -15,7 +15,7 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, cast
@@ -162,7 +162,8 @@ class Replica:
         """
         limit = time.monotonic() + _CONTROL_SECONDS if deadline is None else deadline
         if not self.salted:
-            await self._wire.get("/v1/models", self.name, limit)
+            with suppress(Rejected):  # it answers; not every server lists its models
+                await self._wire.get("/v1/models", self.name, limit)
             return
         async with self._checking:
             self._checked = False
@@ -176,14 +177,9 @@ class Replica:
         """
         try:
             await self._wire.get("/v1/models", self.name, time.monotonic() + _HEALTH_SECONDS)
-        except GeneratorRefused as refusal:
-            if not self.salted:
-                return True  # it answers; not every server lists its models
-            self._note(refusal)
-            return False
         except Unavailable as failure:
             self._note(failure)
-            return False
+            return isinstance(failure, Rejected)
         self.breaker.succeed()
         return True
 

@@ -21,7 +21,7 @@ from tenancy.errors import Unavailable
 
 _ABORT_SECONDS: Final = 1.0
 _TRANSIENT_STATUS: Final = frozenset({429, 502, 503, 504})
-_WRONG_SERVER: Final = frozenset({401, 403, 404, 405})
+_WRONG_KEY: Final = frozenset({401, 403})
 _NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _MOST_ERROR_BYTES: Final = 65_536
 
@@ -166,7 +166,7 @@ class Wire:
 
 
 def _kind(status: int) -> type[GeneratorRefused]:
-    if status in _WRONG_SERVER:
+    if status in _WRONG_KEY:
         return Misfit
     return Rejected if status < httpx.codes.INTERNAL_SERVER_ERROR else GeneratorRefused
 

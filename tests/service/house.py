@@ -16,7 +16,7 @@ import httpx
 from litestar.testing import TestClient
 
 from generation.generator import Generator
-from generation.routing import OneRoute
+from generation.placement import PooledRoutes
 from service.app import create_app
 from service.settings import load_settings
 from service.wiring import build
@@ -49,8 +49,9 @@ class House:
     def generator(self) -> Generator:
         """The one generator of a house without pools."""
         routes = self.services.path.routes
-        assert isinstance(routes, OneRoute)
-        return routes.generator
+        assert isinstance(routes, PooledRoutes)
+        (generator,) = routes.deployment.generators.values()
+        return generator
 
     def key(self, tenant: str, user: str, *roles: Role, groups: tuple[str, ...] = ()) -> str:
         """An API key; without roles a reader's."""

@@ -15,8 +15,9 @@ import pytest
 
 from generation.endpoint import Endpoint
 from generation.generator import Finish, GeneratorRefused, prompt_tokens
+from generation.pool import Pool
 from generation.prompt import Prompt, PromptSource
-from generation.sglang import SglangGenerator
+from generation.replica import Request
 from tests.generation.prompts import finish_of, first_delta, pieces, prompt, soon, text_of
 from tests.support.sglang_server import ADMIN_KEY, API_KEY, MODEL, RunningServer
 from tests.support.sglang_stand_in import recording
@@ -26,7 +27,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 LONG = PromptSource("S1", "long.md", "Long", " ".join(f"Sentence {number} of a long source." for number in range(60)))
 
 
-def on(server: RunningServer, test: Callable[[SglangGenerator], Awaitable[Any]], **changes: Any) -> Any:
+def on(server: RunningServer, test: Callable[[Pool], Awaitable[Any]], **changes: Any) -> Any:
     settings = {
         "base_url": server.base_url,
         "model": MODEL,
@@ -38,7 +39,7 @@ def on(server: RunningServer, test: Callable[[SglangGenerator], Awaitable[Any]],
     }
 
     async def run() -> Any:
-        client = SglangGenerator(Endpoint(**settings))
+        client = Pool.of(Endpoint(**settings))
         try:
             return await test(client)
         finally:
@@ -47,7 +48,12 @@ def on(server: RunningServer, test: Callable[[SglangGenerator], Awaitable[Any]],
     return asyncio.run(run())
 
 
-async def finish(client: SglangGenerator, asked: Prompt, salt: str) -> Finish:
+def body_of(client: Pool, salt: str, engine_request: str, max_tokens: int) -> dict[str, Any]:
+    asked = Request(prompt=prompt(), salt=salt, request_id="r", max_tokens=max_tokens, deadline=soon())
+    return client.replicas[0].body(asked, engine_request)
+
+
+async def finish(client: Pool, asked: Prompt, salt: str) -> Finish:
     stream = client.generate(asked, salt=salt, request_id="r", max_tokens=4, deadline=soon(60))
     async with aclosing(stream):
         return finish_of([piece async for piece in stream])
@@ -59,7 +65,7 @@ def metric(server: RunningServer, name: str) -> float:
 
 
 def test_it_streams_an_answer_and_counts_as_we_do(sglang: RunningServer) -> None:
-    async def ask(client: SglangGenerator) -> None:
+    async def ask(client: Pool) -> None:
         given = await pieces(client, salt=secrets.token_hex(32), max_tokens=16)
         done = finish_of(given)
         assert done.reason in {"stop", "length"}
@@ -73,7 +79,7 @@ def test_it_streams_an_answer_and_counts_as_we_do(sglang: RunningServer) -> None
 
 
 def test_the_estimate_without_a_tokenizer_differs_from_the_count(sglang: RunningServer) -> None:
-    async def count(client: SglangGenerator) -> tuple[int, str]:
+    async def count(client: Pool) -> tuple[int, str]:
         return client.count(LONG.text), client.identity.tokenizer
 
     exact, exact_name = on(sglang, count)
@@ -84,7 +90,7 @@ def test_the_estimate_without_a_tokenizer_differs_from_the_count(sglang: Running
 
 
 def test_only_the_same_salt_shares_kv_memory(sglang: RunningServer) -> None:
-    async def ask(client: SglangGenerator) -> None:
+    async def ask(client: Pool) -> None:
         asked = prompt("What does the long source say?", LONG)
         first, other = secrets.token_hex(32), secrets.token_hex(32)
         cold = await finish(client, asked, first)
@@ -99,7 +105,7 @@ def test_only_the_same_salt_shares_kv_memory(sglang: RunningServer) -> None:
 
 
 def test_closing_the_stream_frees_the_engine(sglang: RunningServer) -> None:
-    async def ask(client: SglangGenerator) -> None:
+    async def ask(client: Pool) -> None:
         aborted = metric(sglang, "sglang:num_aborted_requests_total")
         stream = client.generate(
             prompt(), salt=secrets.token_hex(32), request_id="r", max_tokens=3500, deadline=soon(60)
@@ -126,8 +132,8 @@ def test_every_field_that_we_send_is_a_field_of_the_server(sglang: RunningServer
     done = subprocess.run([str(sglang.python), "-c", code, shims], capture_output=True, text=True, check=True)
     fields, stream_fields = json.loads(done.stdout.splitlines()[-1])
 
-    async def body(client: SglangGenerator) -> dict[str, Any]:
-        return client._body(prompt(), "a", "0" * 32, 5)
+    async def body(client: Pool) -> dict[str, Any]:
+        return body_of(client, "a", "0" * 32, 5)
 
     sent = on(sglang, body)
     assert set(sent) <= set(fields)
@@ -137,7 +143,7 @@ def test_every_field_that_we_send_is_a_field_of_the_server(sglang: RunningServer
 
 @pytest.mark.parametrize(("change", "said"), [({"api_key": "wrong"}, "401"), ({"model": "other"}, "serves the model")])
 def test_wrong_keys_and_models_are_refused(sglang: RunningServer, change: dict[str, str], said: str) -> None:
-    async def ask(client: SglangGenerator) -> None:
+    async def ask(client: Pool) -> None:
         with pytest.raises(GeneratorRefused, match=said):
             await pieces(client)
 
@@ -145,7 +151,7 @@ def test_wrong_keys_and_models_are_refused(sglang: RunningServer, change: dict[s
 
 
 def test_a_prompt_beyond_the_context_is_refused(sglang: RunningServer) -> None:
-    async def ask(client: SglangGenerator) -> None:
+    async def ask(client: Pool) -> None:
         with pytest.raises(GeneratorRefused, match="400"):
             await pieces(client, max_tokens=100_000)
 
@@ -176,8 +182,8 @@ def events(lines: list[str]) -> set[str]:
 def test_the_recordings_of_the_stand_in_are_still_true(
     sglang: RunningServer, name: str, key: str, path: str, change: dict[str, Any]
 ) -> None:
-    async def make(client: SglangGenerator) -> dict[str, Any]:
-        return client._body(prompt(), secrets.token_hex(32), secrets.token_hex(16), 4)
+    async def make(client: Pool) -> dict[str, Any]:
+        return body_of(client, secrets.token_hex(32), secrets.token_hex(16), 4)
 
     body = {**on(sglang, make), **change}
     headers = {"Authorization": f"Bearer {key}"} if key else {}

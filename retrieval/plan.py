@@ -75,7 +75,8 @@ def make_plan(path: AnswerPath, domain: PermissionDomain, view: ReadView, questi
     route = path.routes.choose(domain, view, question.model, question.adapter)
     template = resolve(view, path.templates, question.template)
     alone = stand_alone(question.query, question.history)
-    max_tokens = min(question.max_tokens or settings.max_tokens, settings.max_tokens)
+    most = view.tenant.contract.generation.max_output_tokens or settings.max_tokens
+    max_tokens = min(question.max_tokens or settings.max_tokens, most)
     typed = route.count(question.query) + sum(route.count(turn.text) for turn in question.history)
     return Plan(
         query=alone.text,

@@ -18,7 +18,7 @@ from generation.generator import Delta as Piece
 from generation.generator import Finish, ModelIdentity, Usage, prompt_tokens
 from generation.prompt import Prompt, render
 from generation.routing import Placed
-from generation.salt import kv_salt
+from generation.salt import kv_salt, narrower
 from indexing.embed import Embedder
 from indexing.filters import canonical
 from retrieval.abstain import Evidence, not_found, weigh
@@ -315,7 +315,7 @@ def _salt(asking: Asking, found: Passages, identity: ModelIdentity) -> str:
         identity=identity,
         template_revision=asking.plan.template.revision,
         kv_epoch=domain.epochs.kv,
-        sharing=asking.path.settings.kv_sharing,
+        sharing=narrower(asking.path.settings.kv_sharing, asking.tenant.contract.generation.kv_sharing),
         user_id=domain.user_id,
     )
 

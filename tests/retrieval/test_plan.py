@@ -19,6 +19,7 @@ from indexing.embed import Embedder
 from retrieval.plan import composite_identity, make_plan
 from retrieval.question import AnswerPath, PathSettings, Question
 from retrieval.remembered import look_up_exact
+from tenancy.contract import Contract, GenerationTerms
 from tenancy.domain import permission_domain
 from tenancy.identity import Principal
 from tests.support.path import Path, open_path
@@ -97,3 +98,22 @@ def test_the_policy_of_the_template_comes_with_the_question(acme: Company, bo: P
             plan = make_plan(path.path, permission_domain(bo, view), view, Question(ASKED, "0" * 32))
         asked, _ = look_up_exact(path.path, path.embedder, bo, acme.handle, plan)
         assert (asked.reach.value, asked.policy.semantic) == ("exact", False)
+
+
+def agreed(acme: Company, **terms: Any) -> None:
+    """What the contract of acme says about generation from now on."""
+    acme.tenants.set_contract("acme", Contract(generation=GenerationTerms(**terms)))
+
+
+@pytest.mark.parametrize(
+    ("agreement", "asked", "given"),
+    [(None, None, 512), (None, 9000, 512), (None, 7, 7), (100, None, 100), (100, 9000, 100), (2000, 900, 900),
+     (2000, 9000, 2000), (2000, None, 512)],
+)  # fmt: skip
+def test_a_contract_says_how_long_an_answer_may_be(
+    path: Path, acme: Company, bo: Principal, agreement: int | None, asked: int | None, given: int
+) -> None:
+    agreed(acme, max_output_tokens=agreement)
+    with path.path.tenants.open(bo).reading() as view:
+        plan = make_plan(path.path, permission_domain(bo, view), view, Question(ASKED, "0" * 32, max_tokens=asked))
+    assert (plan.max_tokens, plan.estimate.output_tokens) == (given, given)

@@ -42,7 +42,8 @@ ROUTING: Any = {"collection": ("small", "large"), "dedicated": ("own", "theirs")
 
 def routes(*entries: Entry, **routing: Any) -> PooledRoutes:
     entries = entries or ENTRIES
-    table = Table({entry.name: entry for entry in entries}, routing or ROUTING)
+    named: Any = routing or ROUTING
+    table = Table({entry.name: entry for entry in entries}, named)
     return PooledRoutes(Deployment(table, {entry.name: Model(entry.model) for entry in entries}))
 
 

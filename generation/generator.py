@@ -7,7 +7,7 @@ A generation is an asynchronous iterator: any number of `Delta`, then exactly on
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -121,7 +121,7 @@ class Generator(Protocol):
         ...
 
 
-def prompt_tokens(prompt: Prompt, generator: Generator) -> int:
+def prompt_tokens(prompt: Prompt, count: Callable[[str], int]) -> int:
     """Tokens of the whole prompt, with what a chat template adds around each message and the answer's opening."""
-    counted = sum(generator.count(message.content) for message in prompt.messages)
+    counted = sum(count(message.content) for message in prompt.messages)
     return counted + _MESSAGE_OVERHEAD * (len(prompt.messages) + 1)

@@ -32,6 +32,7 @@ class Entry:
     model: str
     trust: str = "shared"
     dedicated_to: str | None = None
+    context_length: int | None = None
 
     def serves(self, tenant: str) -> bool:
         return self.dedicated_to in (None, tenant)
@@ -122,7 +123,12 @@ class PooledRoutes:
             places = places[:1]
         return Route(
             tuple(
-                Placed(_serving(deployment.generators[entry.name], domain.tenant_id), entry.name, entry.trust)
+                Placed(
+                    _serving(deployment.generators[entry.name], domain.tenant_id),
+                    entry.name,
+                    entry.trust,
+                    entry.context_length,
+                )
                 for entry in places
             )
         )

@@ -141,7 +141,7 @@ class Pool:
         digest = self._quarantine.digest(
             request.prompt, tenant=tenant, model=self._named(request), max_tokens=request.max_tokens
         )
-        tokens = prompt_tokens(request.prompt, self)
+        tokens = prompt_tokens(request.prompt, self.count)
         tried: list[Replica] = []
         while True:
             self._quarantine.require_free(digest, request.request_id)

@@ -120,6 +120,11 @@ def source_block(source: PromptSource) -> str:
     )
 
 
+def turn_block(turn: Turn) -> str:
+    """The delimited form of one earlier message, as it stands in the prompt."""
+    return f'<turn role="{turn.role}">{escape(turn.text)}</turn>'
+
+
 def sources_text(sources: Iterable[PromptSource]) -> str:
     return "\n".join(source_block(source) for source in sources)
 
@@ -138,7 +143,7 @@ def render(
     """
     parts = ["<sources>", sources_text(sources), "</sources>"]
     if history:
-        turns = "\n".join(f'<turn role="{turn.role}">{escape(turn.text)}</turn>' for turn in history)
+        turns = "\n".join(turn_block(turn) for turn in history)
         parts += ["<history>", turns, "</history>"]
     parts += [f"<question>{escape(question)}</question>"]
     system = f"{template.system}\n\n{_RULES}{_MARK.format(mark) if mark else ''}"

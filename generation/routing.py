@@ -19,11 +19,15 @@ _REMEDY = "GET /v1/models shows yours"
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A generator (one model, with an adapter or without) and the pool of replicas behind it."""
+    """A generator (one model, with an adapter or without) and the pool of replicas behind it.
+
+    `context_length` is what the model reads and writes at most, in tokens; None where it is not known.
+    """
 
     generator: Generator
     pool: str = "default"
     trust: str = "shared"
+    context_length: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,11 @@ class Route:
     @property
     def identity(self) -> ModelIdentity:
         return self.first.identity
+
+    @property
+    def context_length(self) -> int | None:
+        """The shortest of its places', so that a prompt fits wherever it is answered."""
+        return min((place.context_length for place in self.places if place.context_length), default=None)
 
     def count(self, text: str) -> int:
         """Tokens of `text` by the first place's tokenizer."""
@@ -74,15 +83,16 @@ class Routes(Protocol):
 class OneRoute:
     """Every question goes to one generator: a deployment without pools."""
 
-    def __init__(self, generator: Generator) -> None:
+    def __init__(self, generator: Generator, context_length: int | None = None) -> None:
         self.generator = generator
+        self.context_length = context_length
 
     def choose(self, domain: PermissionDomain, view: ReadView, model: str | None, adapter: str | None) -> Route:  # noqa: ARG002
         if model not in (None, self.generator.identity.model):
             raise NotFound("there is no such model", item=model, remedy=_REMEDY)
         if adapter is not None:
             raise NotFound("there is no such adapter", item=adapter, remedy=_REMEDY)
-        return Route((Placed(self.generator),))
+        return Route((Placed(self.generator, context_length=self.context_length),))
 
     def offers(self, domain: PermissionDomain, view: ReadView) -> tuple[Offer, ...]:  # noqa: ARG002
         return (Offer(self.generator.identity.model),)

@@ -69,18 +69,18 @@ async def answer(path: AnswerPath, principal: Principal, question: Question) -> 
                     return
                 async with shadow.Comparison(asking, asked, served) as comparison:
                     passages, vector = await steps.passages(asking, vector)
-                    context, evidence = await steps.context_of(asking, passages, vector.embedder)
-                    draft = await steps.begin(asking, served, evidence)
+                    gathered = await steps.sources_of(asking, passages, vector.embedder)
+                    draft = await steps.begin(asking, served, gathered.evidence)
                     finished = draft
-                    if evidence.sufficient and context.sources:
-                        async with aclosing(steps.generate(asking, passages, context, draft)) as events:
+                    if gathered.evidence.sufficient and gathered.context.sources:
+                        async with aclosing(steps.generate(asking, passages, gathered, draft)) as events:
                             async for event in events:
                                 if isinstance(event, Done):
                                     finished = event.answer
                                 else:
                                     yield event
                     await comparison.compare(finished)
-                stored = await cached.store(asking, asked, finished, passages, context, vector)
+                stored = await cached.store(asking, asked, finished, passages, gathered.context, vector)
                 if stored:
                     turn.stored()
             steps.settle(asking, finished)

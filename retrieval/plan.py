@@ -8,7 +8,9 @@ import msgspec
 
 from cache.key import CompositeIdentity, RetrievalIdentity
 from cache.lookup import Mode
-from generation.prompt import Template, Turn, history_digest
+from generation.budget import Room, divide
+from generation.canary import canary
+from generation.prompt import Template, history_digest
 from generation.routing import Route
 from generation.templates import resolve
 from indexing.catalogue import EMBEDDED, serving
@@ -21,6 +23,7 @@ from retrieval.fusion import FUSION_REVISION
 from retrieval.question import AnswerPath, Question
 from retrieval.search import SearchMode
 from tenancy.admission import Estimate
+from tenancy.contract import Mixing
 from tenancy.domain import PermissionDomain, permission_domain
 from tenancy.errors import InvalidInput
 from tenancy.identity import Principal
@@ -31,7 +34,11 @@ RESPONSE_CONTRACT = "answer-1"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`query` stands alone; `rewritten` is the same text where it differs from what was typed, else `None`."""
+    """`query` stands alone; `rewritten` is the same text where it differs from what was typed, else `None`.
+
+    `room` says what of the model's context is for what, and which turns of the conversation stand in the prompt;
+    `conversation` is the digest of all of them as sent. `mark` is the prompt's canary.
+    """
 
     query: str
     rewritten: str | None
@@ -40,11 +47,17 @@ class Plan:
     top_k: int
     search_mode: SearchMode
     where: Filter | None
-    max_tokens: int
+    room: Room
+    mark: str
+    mixing: Mixing
     cache_mode: Mode
-    history: tuple[Turn, ...]
     conversation: str | None
     estimate: Estimate
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens of the answer, at most."""
+        return self.room.answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +81,8 @@ def open_plan(path: AnswerPath, principal: Principal, question: Question) -> Ope
 
 def make_plan(path: AnswerPath, domain: PermissionDomain, view: ReadView, question: Question) -> Plan:
     """Resolve `question`. Raises `NotFound` for a template, model or adapter that this tenant does not have, and
-    `InvalidInput` for a filter that the tenant's contract does not provide for or a cache mode that the template's
-    policy does not permit.
+    `InvalidInput` for a filter that the tenant's contract does not provide for, a cache mode that the template's policy
+    does not permit, or a question that is too long for the model.
     """
     settings = path.settings
     route = path.routes.choose(domain, view, question.model, question.adapter)
@@ -77,7 +90,8 @@ def make_plan(path: AnswerPath, domain: PermissionDomain, view: ReadView, questi
     alone = stand_alone(question.query, question.history)
     most = view.tenant.contract.generation.max_output_tokens or settings.max_tokens
     max_tokens = min(question.max_tokens or settings.max_tokens, most)
-    typed = route.count(question.query) + sum(route.count(turn.text) for turn in question.history)
+    mark = canary(view.tenant.keys.purpose("prompt-canary"), template.revision)
+    room = _room(path, route, template, alone.text, question, max_tokens, mark)
     return Plan(
         query=alone.text,
         rewritten=alone.text if alone.changed else None,
@@ -86,11 +100,32 @@ def make_plan(path: AnswerPath, domain: PermissionDomain, view: ReadView, questi
         top_k=question.top_k or settings.top_k,
         search_mode=question.mode or settings.mode,
         where=None if question.filter is None else parse(question.filter, view.tenant.contract.metadata),
-        max_tokens=max_tokens,
+        room=room,
+        mark=mark,
+        mixing=view.tenant.contract.generation.mixing or settings.mixing,
         cache_mode=_cache_mode(path, question, template.name),
-        history=question.history,
         conversation=history_digest(question.history),
-        estimate=Estimate(typed + settings.context_tokens, max_tokens),
+        estimate=Estimate(room.fixed + room.sources, room.answer),
+    )
+
+
+def _room(
+    path: AnswerPath, route: Route, template: Template, query: str, question: Question, answer: int, mark: str
+) -> Room:
+    """Nothing is cut where the model's context length is not known. Raises `InvalidInput`."""
+    sources = path.settings.context_tokens
+    if route.context_length is None:
+        typed = route.count(question.query) + sum(route.count(turn.text) for turn in question.history)
+        return Room(sources, answer, typed, question.history)
+    return divide(
+        template,
+        query,
+        question.history,
+        length=route.context_length,
+        sources=sources,
+        answer=answer,
+        count=route.count,
+        mark=mark,
     )
 
 
@@ -117,7 +152,7 @@ def composite_identity(path: AnswerPath, embedder: Embedder, domain: PermissionD
         adapter_revision=model.adapter,
         embedder=msgspec.json.encode(embedder.fingerprint, order="sorted").decode(),
         generation=f"max_tokens={plan.max_tokens} context_tokens={path.settings.context_tokens} "
-        f"temperature={model.temperature:g}",
+        f"context_length={plan.route.context_length} mixing={plan.mixing} temperature={model.temperature:g}",
         user_id=None,
         filter=None if plan.where is None else canonical(plan.where),
         conversation=plan.conversation,

@@ -19,7 +19,7 @@ from retrieval.citations import Citation
 from retrieval.passage import Passage
 from retrieval.search import Collections, SearchMode
 from tenancy.admission import Admission
-from tenancy.contract import KvSharing
+from tenancy.contract import KvSharing, Mixing
 from tenancy.control import Tenants
 from tenancy.errors import Conflict
 from tenancy.metering import PriceTable
@@ -74,7 +74,11 @@ class CacheReport:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A finished answer. `audit_seq` is its intent in the tenant's log; `rewritten` how a follow-up was understood."""
+    """A finished answer. `audit_seq` is its intent in the tenant's log; `rewritten` how a follow-up was understood.
+
+    `warnings` are codes of what its asker should know: passages of other reader classes were left out, a source speaks
+    to the model, links were taken out, older turns of the conversation were cut.
+    """
 
     text: str
     citations: tuple[Citation, ...]
@@ -86,6 +90,7 @@ class Answer:
     usage: Usage
     audit_seq: int
     request_id: str
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +131,7 @@ class PathSettings:
     recheck_s: float = 2.0
     cache_enabled: bool = True
     kv_sharing: KvSharing = "domain"
+    mixing: Mixing = "separate"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,20 +14,25 @@ import numpy.typing as npt
 from audit.record import GenerationUse, Policy, Resource
 from audit.trail import Trail
 from cache.lookup import Miss
+from generation.canary import CanaryCheck
 from generation.generator import Delta as Piece
 from generation.generator import Finish, ModelIdentity, Usage, prompt_tokens
+from generation.injection import REVISION as INSTRUCTION_RULES
+from generation.links import LinkCheck
+from generation.output import Chain, Withheld
 from generation.prompt import Prompt, render
 from generation.routing import Placed
 from generation.salt import kv_salt, narrower
 from indexing.embed import Embedder
 from indexing.filters import canonical
-from retrieval.abstain import Evidence, not_found, weigh
+from retrieval.abstain import Evidence, not_found
 from retrieval.citations import Citation, verify
-from retrieval.context import Context, assemble
+from retrieval.context import Context
 from retrieval.plan import Opened, Plan, open_plan
 from retrieval.question import Answer, AnswerPath, CacheReport, Delta, Done, Question, Revoked
 from retrieval.remembered import miss_status
 from retrieval.search import ATTEMPTS, ModelMoved, Passages, open_scope, search
+from retrieval.sources import Gathered, gather
 from tenancy.admission import Lease
 from tenancy.domain import permission_domain, readable_documents
 from tenancy.errors import Unavailable
@@ -39,7 +44,7 @@ from tenancy.tenant import TenantHandle
 
 Vector = npt.NDArray[np.float32]
 
-_COVERED = 0.5
+HISTORY_CUT = "history-cut"
 _log = logging.getLogger(__name__)
 
 
@@ -154,17 +159,20 @@ async def _passages(asking: Asking, vector: AskedVector) -> Passages:
     return result
 
 
-async def context_of(asking: Asking, found: Passages, embedder: Embedder) -> tuple[Context, Evidence]:
+async def sources_of(asking: Asking, found: Passages, embedder: Embedder) -> Gathered:
     """The sources of the prompt, and whether they can answer; what enters the prompt is on record as such."""
-    path, query = asking.path, asking.plan.query
-
-    def assembled() -> tuple[Context, Evidence]:
-        context = assemble(found.items, path.settings.context_tokens, asking.plan.route.count)
-        similarity = found.similarity if embedder.covers(query) >= _COVERED else None
-        return context, weigh(query, found.items, similarity=similarity, model=embedder.fingerprint.name)
-
-    context, evidence = await path.workers.run(assembled)
-    if evidence.sufficient:
+    gathered = await asking.path.workers.run(gather, asking.tenant, asking.plan, found, embedder)
+    context, cut = gathered.context, asking.plan.room.cut
+    # Counts and ids, no text: what was left out of the prompt, and which documents speak to the model.
+    detail: dict[str, int | str] = {"left_out": gathered.left_out, "history_cut": cut}
+    if gathered.instructed:
+        detail |= {
+            "instructions": len(gathered.instructed),
+            "instructing_documents": " ".join(map(str, gathered.instructed)),
+            "instruction_rules": INSTRUCTION_RULES,
+        }
+    asking.trail.note(detail={name: value for name, value in detail.items() if value})
+    if gathered.evidence.sufficient:
         asking.trail.note(
             resources=[
                 Resource(
@@ -176,7 +184,7 @@ async def context_of(asking: Asking, found: Passages, embedder: Embedder) -> tup
                 for source in context.sources
             ]
         )
-    return context, evidence
+    return gathered
 
 
 async def begin(asking: Asking, miss: Miss, evidence: Evidence) -> Answer:
@@ -197,14 +205,14 @@ async def begin(asking: Asking, miss: Miss, evidence: Evidence) -> Answer:
 
 
 async def generate(
-    asking: Asking, found: Passages, context: Context, draft: Answer
+    asking: Asking, found: Passages, gathered: Gathered, draft: Answer
 ) -> AsyncGenerator[Delta | Done, None]:
     """Stream the answer of the route's first place; a later one takes over where nothing came from those before."""
     places = asking.plan.route.places
     for number, placed in enumerate(places):
         begun = False
         try:
-            async with aclosing(_generate_at(asking, found, context, draft, placed)) as events:
+            async with aclosing(_generate_at(asking, found, gathered, draft, placed)) as events:
                 async for event in events:
                     begun = True
                     yield event
@@ -217,14 +225,17 @@ async def generate(
 
 
 async def _generate_at(
-    asking: Asking, found: Passages, context: Context, draft: Answer, placed: Placed
+    asking: Asking, found: Passages, gathered: Gathered, draft: Answer, placed: Placed
 ) -> AsyncGenerator[Delta | Done, None]:
-    """Stream one generator's text; access is checked before the first byte, every few seconds and at the end."""
+    """Stream one generator's text through the checks of `outgoing`; access is checked before the first byte, every few
+    seconds and at the end.
+    """
     path, plan, lease, generator = asking.path, asking.plan, asking.lease, placed.generator
+    context, checks = gathered.context, outgoing(plan, gathered.context)
 
     def rendered() -> tuple[Prompt, int]:
-        prompt = render(plan.template, plan.query, context.prompt_sources, plan.history)
-        return prompt, prompt_tokens(prompt, generator)
+        prompt = render(plan.template, plan.query, context.prompt_sources, plan.room.history, mark=plan.mark)
+        return prompt, prompt_tokens(prompt, generator.count)
 
     prompt, estimated = await path.workers.run(rendered)
     salt = _salt(asking, found, generator.identity)
@@ -242,11 +253,12 @@ async def _generate_at(
                 if time.monotonic() - checked > path.settings.recheck_s:
                     await _require_readable(asking, context)
                     checked = time.monotonic()
-                text += piece.text
                 produced += generator.count(piece.text)
                 tokens.used(estimated, produced)
                 lease.used(estimated, produced)
-                yield Delta(piece.text)
+                if leaving := _checked(asking, checks, piece.text):
+                    text += leaving
+                    yield Delta(leaving)
         if finish is None:
             raise Unavailable("the generator ended without a finish", item="generator", remedy="try again")
         tokens.used(finish.usage.input, finish.usage.output)
@@ -258,8 +270,28 @@ async def _generate_at(
         yield Done(draft)
         return
     await _require_readable(asking, context)
+    if leaving := _checked(asking, checks, None):
+        text += leaving
+        yield Delta(leaving)
+    asking.trail.note(detail=checks.detail)
     cited = _cite(asking, text, context, finish)
-    yield Done(replace(draft, text=text, citations=cited, finish=finish.reason, nearest_titles=()))
+    cut = (HISTORY_CUT,) if plan.room.cut else ()
+    warnings = (*gathered.warnings, *checks.warnings, *cut)
+    yield Done(replace(draft, text=text, citations=cited, finish=finish.reason, nearest_titles=(), warnings=warnings))
+
+
+def outgoing(plan: Plan, context: Context) -> Chain:
+    """What every answer passes before it leaves, in this order."""
+    return Chain([CanaryCheck(plan.mark), LinkCheck(context.prompt_sources)])
+
+
+def _checked(asking: Asking, checks: Chain, text: str | None) -> str:
+    """What of `text` may leave, at the end (None) the rest. Which check withholds an answer is on record."""
+    try:
+        return checks.flush() if text is None else checks.feed(text)
+    except Withheld:
+        asking.trail.note(detail=checks.detail)
+        raise
 
 
 def _cite(asking: Asking, text: str, context: Context, finish: Finish) -> tuple[Citation, ...]:

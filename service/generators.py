@@ -104,6 +104,7 @@ def _alone(settings: GenerationSettings) -> PoolSettings:
         revision=settings.revision,
         adapter=settings.adapter,
         tokenizer=settings.tokenizer,
+        context_length=settings.context_length,
         api_key_file=settings.api_key_file,
         admin_key_file=settings.admin_key_file,
         plaintext=settings.plaintext,
@@ -119,7 +120,9 @@ def _generator(name: str, section: str, pool: PoolSettings, loader: Loader | Non
 def _table(found: Mapping[str, tuple[str, PoolSettings]], settings: GenerationSettings) -> Table:
     return Table(
         {
-            name: Entry(name, pool.model or REVISION, _trust(pool), pool.dedicated_to or None)
+            name: Entry(
+                name, pool.model or REVISION, _trust(pool), pool.dedicated_to or None, pool.context_length or None
+            )
             for name, (_, pool) in found.items()
         },
         settings.routing,

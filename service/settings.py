@@ -22,7 +22,7 @@ from cache.policy import TemplatePolicy
 from cache.stores.redis_settings import RedisSettings
 from indexing.embedders.port import EmbeddingSettings
 from tenancy.admission import TenantLimits
-from tenancy.contract import KvSharing, Tier
+from tenancy.contract import KvSharing, Mixing, Tier
 from tenancy.errors import InvalidInput
 from tenancy.metering import PriceTable
 from tenancy.postgres_url import PostgresSettings
@@ -72,7 +72,8 @@ class PoolSettings(Section, frozen=True):
     `dedicated_to` is the name of the one tenant that it serves; `trust` is then "dedicated" where none is given, else
     "shared". `answers_as` is the model's name in answers where it is not `model`. Of each replica: `slots` requests at
     one time, `small_slots` of them kept for prompts of less than `small_tokens`, and `prefill_tokens` of prompts whose
-    first token has not come. Of the pool: `tenant_slots` requests of one tenant (0: no bound), `queue` that wait.
+    first token has not come. Of the pool: `tenant_slots` requests of one tenant (0: no bound), `queue` that wait;
+    `context_length` is the model's, in tokens (0: not known).
     """
 
     kind: Literal["extractive", "sglang", "openai"]
@@ -82,6 +83,7 @@ class PoolSettings(Section, frozen=True):
     adapter: str = ""
     answers_as: str = ""
     tokenizer: str = ""
+    context_length: Count = 0
     api_key_file: str = ""
     admin_key_file: str = ""
     plaintext: bool = False
@@ -113,12 +115,14 @@ class GenerationSettings(Section, frozen=True):
     revision: str
     adapter: str
     tokenizer: str
+    context_length: Count
     api_key_file: str
     admin_key_file: str
     plaintext: bool
     max_tokens: Positive
     deadline_s: Seconds
     kv_sharing: KvSharing
+    mixing: Mixing
     templates: dict[str, str]
     pools: dict[str, PoolSettings]
     routing: dict[Tier, tuple[str, ...]]

@@ -219,5 +219,6 @@ def _path_settings(settings: Settings) -> PathSettings:
         max_tokens=settings.generation.max_tokens,
         deadline_s=settings.generation.deadline_s,
         kv_sharing=settings.generation.kv_sharing,
+        mixing=settings.generation.mixing,
         cache_enabled=settings.cache.enabled,
     )

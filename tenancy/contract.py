@@ -23,6 +23,7 @@ Tier = Literal["collection", "dedicated"]
 EngineName = Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9_-]{0,62}$")]
 
 KvSharing = Literal["domain", "user", "none"]
+Mixing = Literal["allow", "separate"]
 PersonalKind = Literal["email", "phone", "iban", "card"]
 TemplateName = Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9_-]{0,62}$")]
 Phrase = Annotated[str, msgspec.Meta(min_length=2, max_length=200)]
@@ -62,7 +63,7 @@ class GenerationTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     max_output_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     template: TemplateName | None = None
     kv_sharing: KvSharing | None = None
-    mixing: Literal["allow", "separate"] | None = None
+    mixing: Mixing | None = None
     guards: GuardTerms = GuardTerms()
 
 

@@ -82,7 +82,9 @@ class UsageBody(msgspec.Struct, frozen=True):
 
 class AnswerResponse(msgspec.Struct, frozen=True):
     """`finish` is "abstain" where the readable documents do not hold the answer: then `nearest` names the nearest
-    titles and nothing is cited. `rewritten` is how a follow-up question was understood. `request_id` and `created` (UTC
+    titles and nothing is cited. `rewritten` is how a follow-up question was understood. `warnings` may hold
+    "sources-separated" (passages with other readers were left out), "instructions-in-source" (a source speaks to the
+    model), "links-removed" and "history-cut". `request_id` and `created` (UTC
     epoch seconds) are those of this response, also where a remembered answer is served.
     """
 
@@ -92,6 +94,7 @@ class AnswerResponse(msgspec.Struct, frozen=True):
     model: str
     rewritten: str | None
     nearest: list[str]
+    warnings: list[str]
     cache: CacheBody
     usage: UsageBody
     audit: AuditBody
@@ -107,6 +110,7 @@ class AnswerResponse(msgspec.Struct, frozen=True):
             model=found.model,
             rewritten=found.rewritten,
             nearest=list(found.nearest_titles),
+            warnings=list(found.warnings),
             cache=CacheBody(
                 found.cache.status, found.cache.kind, found.cache.age_s, found.cache.cached_from, found.cache.certified
             ),

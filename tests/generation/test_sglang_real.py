@@ -72,7 +72,7 @@ def test_it_streams_an_answer_and_counts_as_we_do(sglang: RunningServer) -> None
         assert done.detail is None
         assert text_of(given)
         assert 0 < done.usage.output <= 16
-        counted = prompt_tokens(prompt(), client)
+        counted = prompt_tokens(prompt(), client.count)
         assert done.usage.input <= counted <= done.usage.input + 20
 
     on(sglang, ask)

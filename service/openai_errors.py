@@ -79,7 +79,7 @@ def is_for_clients(path: str) -> bool:
 
 def is_for_both(path: str) -> bool:
     """Whether a request under `path` gets problem documents with OpenAI's form inside."""
-    return path.rstrip("/") == MODELS
+    return path == MODELS or path.startswith(f"{MODELS}/")
 
 
 def status_of(problem: Problem) -> int:

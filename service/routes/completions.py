@@ -17,9 +17,10 @@ from retrieval.question import Answer
 from service.routes.answers import AnswerResponse, CacheBody, CitationBody
 from service.routes.retrieve import AuditBody
 
+End = Literal["stop", "length", "budget", "abstain"]
 Ended = Literal["stop", "length"]
 
-_ENDED: Final[dict[str, Ended]] = {"stop": "stop", "abstain": "stop", "length": "length", "budget": "length"}
+_ENDED: Final[dict[End, Ended]] = {"stop": "stop", "abstain": "stop", "length": "length", "budget": "length"}
 
 
 class Provenance(msgspec.Struct, frozen=True):
@@ -28,7 +29,7 @@ class Provenance(msgspec.Struct, frozen=True):
     """
 
     citations: list[CitationBody]
-    finish: Literal["stop", "length", "budget", "abstain"]
+    finish: End
     model: str
     rewritten: str | None
     nearest: list[str]

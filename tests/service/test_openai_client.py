@@ -204,6 +204,11 @@ def test_models_are_listed_and_each_can_be_asked(client: OpenAI) -> None:
     (model,) = client.models.list()
     assert (model.id, model.object) == (MODEL, "model")
     assert ask(client, model=model.id).model == model.id
+    assert client.models.retrieve(model.id) == model
+    for name in ("gpt-4o", "a/b", f"{model.id}:ad_of_somebody_else"):
+        with pytest.raises(openai.NotFoundError) as found:
+            client.models.retrieve(name)
+        assert (found.value.param, found.value.code) == ("model", "not_found")
 
 
 # What is refused

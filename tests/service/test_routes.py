@@ -13,7 +13,7 @@ from tenancy.identity import Role
 from tests.service.house import House, problem
 
 # Routes that release or change nothing of a tenant.
-SILENT = {("GET", "/healthz/live"), ("GET", "/healthz/ready"), ("GET", "/v1/models")}
+SILENT = {("GET", "/healthz/live"), ("GET", "/healthz/ready"), ("GET", "/v1/models"), ("GET", "/v1/models/{id:path}")}
 # One request to every other route, that it accepts. A route that is missing here fails the test below.
 REQUESTS: dict[tuple[str, str], tuple[str, Any]] = {
     ("POST", "/v1/retrieve"): ("/v1/retrieve", {"query": "notice"}),

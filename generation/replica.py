@@ -104,6 +104,7 @@ class Replica:
     breaker: Breaker = field(init=False)
     _wire: Wire = field(init=False)
     _checked: bool = field(init=False)
+    _unanswered: int = field(init=False, default=0)
     _checking: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
@@ -170,17 +171,21 @@ class Replica:
             await self._check_server(self.name, limit)
 
     async def healthy(self) -> bool:
-        """Does it answer? Counts as a failure where not, so that it is left alone before a request finds out.
+        """Does it answer? Where it does not several times, it is left alone before a request finds out.
 
         `/v1/models` and not `/health`: SGLang 0.5.23 answers the latter by generating a token, like
         `/health_generate`, and takes a second for it.
         """
         try:
             await self._wire.get("/v1/models", self.name, time.monotonic() + _HEALTH_SECONDS)
+        except Rejected:
+            pass  # it answers; not every server lists its models
         except Unavailable as failure:
-            self._note(failure)
-            return isinstance(failure, Rejected)
-        self.breaker.succeed()
+            self._unanswered += 1
+            if isinstance(failure, Misfit) or self._unanswered >= self.breaker_terms.failures:
+                self.breaker.trip()
+            return False
+        self._unanswered = 0
         return True
 
     async def load_adapter(self, name: str, path: Path | str) -> None:

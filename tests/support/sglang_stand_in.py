@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -55,13 +56,24 @@ class Connection:
 
 Fault = Callable[[Connection], Awaitable[None]]
 
+_CONTROLS = {
+    "/v1/models": "models", "/load_lora_adapter": "adapter_loaded", "/unload_lora_adapter": "adapter_unloaded"
+}  # fmt: skip
+
 
 @dataclass(slots=True)
 class StandIn:
-    """`faults` are taken one by one by generations; when none is left, the recorded answer follows."""
+    """`faults` are taken one by one by generations; when none is left, `usual` follows: the recorded answer.
+
+    `controls` answer other paths than generations. `running` counts requests that are being answered, by path.
+    """
 
     base_url: str = ""
     faults: list[Fault] = field(default_factory=list)
+    usual: Fault = field(default_factory=lambda: answer)
+    controls: dict[str, Fault] = field(default_factory=dict)
+    running: Counter[str] = field(default_factory=Counter)
+    most_at_once: int = 0
     info: dict[str, Any] = field(default_factory=lambda: json.loads(recording("server_info")["body"]))
     received: list[Received] = field(default_factory=list)
     aborted: asyncio.Event = field(default_factory=asyncio.Event)
@@ -91,13 +103,26 @@ class StandIn:
 
     async def _answer(self, connection: Connection) -> None:
         path = connection.request.path
-        if path == "/server_info":
+        if path == "/abort_request":
+            self.aborted.set()
+        if path in self.controls:
+            await self.controls[path](connection)
+        elif path == "/server_info":
             await connection.respond(200, json.dumps(self.info))
         elif path == "/abort_request":
-            self.aborted.set()
             await connection.respond(200, "")
+        elif path in _CONTROLS:
+            await replay(_CONTROLS[path])(connection)
         else:
-            await (self.faults.pop(0) if self.faults else answer)(connection)
+            await self._generate(connection)
+
+    async def _generate(self, connection: Connection) -> None:
+        self.running[connection.request.path] += 1
+        self.most_at_once = max(self.most_at_once, self.running.total())
+        try:
+            await (self.faults.pop(0) if self.faults else self.usual)(connection)
+        finally:
+            self.running[connection.request.path] -= 1
 
 
 @asynccontextmanager

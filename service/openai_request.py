@@ -15,10 +15,13 @@ from msgspec import Meta
 
 from generation.prompt import Turn
 from retrieval.question import Question
-from service.bodies import MAX_HISTORY, MAX_QUERY, MAX_TURN, Name
+from service.bodies import MAX_QUERY, MAX_TURN, Name
 from tenancy.errors import Forbidden, InvalidInput, StrongroomError, UnknownParameter
 from tenancy.identity import Principal
 from tenancy.names import nfc_name
+
+MAX_EARLIER: Final = 200
+"""Messages before the question: programs send their whole conversation; the path cuts what does not fit the model."""
 
 ENGINE_FIELDS: Final = frozenset(
     {
@@ -201,8 +204,8 @@ def question_of(data: ChatRequest, principal: Principal, request_id: str) -> Que
         raise InvalidInput("the last message has to be the user's question", item=f"messages[{last}].role")
     if not texts[last].strip():
         raise InvalidInput("the question is empty", item=f"messages[{last}].content")
-    if last > MAX_HISTORY:
-        raise ConversationTooLong(f"more than {MAX_HISTORY} messages before the question", item="messages")
+    if last > MAX_EARLIER:
+        raise ConversationTooLong(f"more than {MAX_EARLIER} messages before the question", item="messages")
     for index, text in enumerate(texts):
         limit = MAX_QUERY if index == last else MAX_TURN
         if len(text) > limit:

@@ -93,7 +93,7 @@ async def _refuse(services: Services, request: Request[Any, Any, Any], error: St
 
 
 async def _answered(services: Services, principal: Principal, question: Question) -> AsyncGenerator[AnswerEvent, None]:
-    """The events of the answer path, which names an unknown model by its parts; a client looks for `model`."""
+    """The events of the answer path; what it refuses is told by the fields that a client knows."""
     try:
         async with aclosing(answer(services.path, principal, question)) as events:
             async for event in events:
@@ -102,6 +102,10 @@ async def _answered(services: Services, principal: Principal, question: Question
         if not _names(question.model or "", error.item or ""):
             raise
         raise NoSuchModel(error.reason, item="model", remedy=error.remedy) from None
+    except InvalidInput as error:
+        if error.item == "query":
+            error.item = "messages"
+        raise
 
 
 def _names(model: str, part: str) -> bool:

@@ -33,6 +33,7 @@ class Provenance(msgspec.Struct, frozen=True):
     model: str
     rewritten: str | None
     nearest: list[str]
+    warnings: list[str]
     cache: CacheBody
     audit: AuditBody
     request_id: str

@@ -14,8 +14,18 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from generation.generator import Delta
-from service.bodies import MAX_FRAME, MAX_HISTORY, MAX_QUERY, MAX_TURN, decode_body
-from service.openai_request import ENGINE_FIELDS, ChatMessage, ChatRequest, explained, question_of, recorded_field
+from service.bodies import MAX_FRAME, MAX_QUERY, MAX_TURN, decode_body
+from service.openai_request import (
+    ENGINE_FIELDS,
+    MAX_EARLIER,
+    ChatMessage,
+    ChatRequest,
+    explained,
+    question_of,
+    recorded_field,
+)
+from service.routes.answers import AnswerResponse
+from service.routes.completions import Provenance
 from tenancy.errors import InvalidInput, Unavailable
 from tenancy.identity import Role
 from tests.service.house import House, problem
@@ -121,7 +131,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (message("system", None), "messages[0].content", "invalid_value"),
     ({"metadata": {"root": "a\nb"}}, "metadata.root", "invalid_value"),
     ({"metadata": {"feature": 5}}, "metadata.feature", "invalid_value"),
-    ({"messages": [*ASKED["messages"] * (MAX_HISTORY + 2)]}, "messages", "context_length_exceeded"),
+    ({"messages": [*ASKED["messages"] * (MAX_EARLIER + 2)]}, "messages", "context_length_exceeded"),
     ({"messages": [{"role": "user", "content": "x" * (MAX_QUERY + 1)}]}, "messages[0].content",
      "context_length_exceeded"),
     (message("assistant", "x" * (MAX_TURN + 1)), "messages[0].content", "context_length_exceeded"),
@@ -337,6 +347,30 @@ def test_it_answers_as_the_other_route_does(house: House, key: str) -> None:
     assert found["id"] == f"chatcmpl-{response.headers['x-request-id']}"
     assert set(found) == {"id", "created", "model", "choices", "usage", "strongroom", "object"}
     assert set(found["usage"]) == {"prompt_tokens", "completion_tokens", "total_tokens"}
+
+
+def test_nothing_that_the_other_route_tells_is_left_out() -> None:
+    elsewhere = {"answer", "usage", "created"}
+    assert {*Provenance.__struct_fields__} == {*AnswerResponse.__struct_fields__} - elsewhere
+
+
+def test_a_long_conversation_is_taken_up_to_its_bound(house: House, key: str) -> None:
+    said = [{"role": ("user", "assistant")[turn % 2], "content": "Good."} for turn in range(MAX_EARLIER)]
+    asked = ASKED | {"messages": [*said, *ASKED["messages"]]}
+    assert house.post(CHAT, key, asked).status_code == 200
+    failure(
+        house.post(CHAT, key, asked | {"messages": [*said[:1], *asked["messages"]]}), 400, "context_length_exceeded"
+    )
+
+
+def test_a_question_that_the_path_refuses_is_told_by_a_field_of_the_request(
+    house: House, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise InvalidInput("the question leaves no room for sources in the model's context", item="query")
+
+    monkeypatch.setattr(house.services.path.routes, "choose", full)
+    assert failure(house.post(CHAT, key, ASKED), 400, "invalid_value")["param"] == "messages"
 
 
 def test_a_follow_up_is_understood_from_the_conversation(house: House, key: str) -> None:

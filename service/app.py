@@ -16,9 +16,9 @@ from service.auth import Authentication, request_id_of
 from service.bodies import StrictRequest
 from service.edge import Edge
 from service.engine_check import EngineWatch
-from service.routes import answers, audit, cache, chat, documents, feedback, health, models, retrieve
+from service.routes import answers, audit, cache, chat, documents, feedback, health, models, retrieve, templates
 from service.wiring import Services
-from tenancy.errors import EngineUnavailable, InvalidInput, StrongroomError
+from tenancy.errors import InvalidInput, StrongroomError, Unavailable
 
 _log = structlog.get_logger("strongroom.app")
 
@@ -35,6 +35,7 @@ def create_app(services: Services) -> Edge:
         audit.router(services),
         cache.router(services),
         models.router(services),
+        templates.router(services),
     ]
     authentication = Authentication(control.authenticator, control.trail, services.workers)
 
@@ -71,7 +72,7 @@ def _problem(request: Request[Any, Any, Any], error: Exception) -> Response[byte
         problem, headers = problems.problem_of(found, request_id), problems.headers_of(found)
     if problem.status >= 500:
         known = isinstance(error, StrongroomError)
-        operators = {"reason": error.reason, "item": error.item} if isinstance(error, EngineUnavailable) else {}
+        operators = {"reason": error.reason, "item": error.item} if isinstance(error, Unavailable) else {}
         _log.error("failed", code=problem.code, exc_info=None if known else error, **operators)
     path = request.scope["path"]
     if openai_errors.is_for_clients(path):

@@ -89,7 +89,7 @@ class HistoryTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 class AnswerRequest(Question, frozen=True):
     """Ask for an answer. `feature` and `root` are the caller's own ids for metering and for grouping requests."""
 
-    template: Annotated[Name, Meta(description="A prompt template of the settings.")] | None = None
+    template: Annotated[Name, Meta(description="A prompt template of GET /v1/templates.")] | None = None
     model: Annotated[Name, Meta(description="A model of GET /v1/models.")] | None = None
     adapter: Annotated[Name, Meta(description="An adapter of GET /v1/models.")] | None = None
     max_tokens: Annotated[int, Meta(ge=1, le=32_768, description="Tokens of the answer, at most.")] | None = None

@@ -80,6 +80,12 @@ app.command(
 app.command("service.cli.user:app", name="user", group=_TENANTS, help="Delete users of a tenant.")
 app.command("service.cli.acl:app", name="acl", group=_TENANTS, help="Show or set who may read a document.")
 app.command(
+    "service.cli.template:app",
+    name="template",
+    group=_TENANTS,
+    help="Add, list, show, preview and withdraw a tenant's prompt templates.",
+)
+app.command(
     "service.cli.ingest:ingest",
     name="ingest",
     group=_DOCUMENTS,

@@ -25,7 +25,7 @@ def test_a_mark_belongs_to_one_key_and_one_template() -> None:
 )
 @pytest.mark.parametrize("size", [1, 3, 1_000])
 def test_an_answer_with_the_mark_is_withheld_before_any_of_it_leaves(form: str, size: int) -> None:
-    check, text, left = CanaryCheck(MARK), f"My rules are {form}", []
+    check, text, left = CanaryCheck(MARK), f"My rules are {form}", list[str]()
     pieces = [text[at : at + size] for at in range(0, len(text), size)]
     with pytest.raises(Withheld):
         left.extend(map(check.feed, pieces))

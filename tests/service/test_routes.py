@@ -30,6 +30,7 @@ REQUESTS: dict[tuple[str, str], tuple[str, Any]] = {
     ("DELETE", "/v1/documents/{id:path}"): ("/v1/documents/a", None),
     ("GET", "/v1/audit/events"): ("/v1/audit/events", None),
     ("GET", "/v1/audit/events/{seq:int}"): ("/v1/audit/events/0", None),
+    ("GET", "/v1/templates"): ("/v1/templates", None),
     ("GET", "/v1/cache/entries"): ("/v1/cache/entries", None),
     ("DELETE", "/v1/cache/entries"): ("/v1/cache/entries?all=true", None),
 }
@@ -82,7 +83,7 @@ def test_every_route_writes_its_event(shared: House, route: tuple[str, str]) -> 
 def test_every_route_records_whom_it_refuses_and_needs_a_credential(shared: House, route: tuple[str, str]) -> None:
     path, body = REQUESTS[route]
     refused(shared.send(route[0], path, None, body), path, 401, "unauthenticated")
-    asks = {"/v1/retrieve", "/v1/answers", "/v1/chat/completions", "/v1/feedback"}
+    asks = {"/v1/retrieve", "/v1/answers", "/v1/chat/completions", "/v1/feedback", "/v1/templates"}
     wrong = Role.INGEST if route[1] in asks else Role.READER
     response = shared.send(route[0], path, shared.key("acme", "bo", wrong), body)
     refused(response, path, 403, "forbidden")

@@ -22,6 +22,8 @@ FinishReason = Literal["stop", "length", "budget", "abstain", "error"]
 class GeneratorRefused(Unavailable):
     """The generator's server answered, and refused: a wrong key, version, model or request."""
 
+    told = "the model's server refused the request"
+
 
 class Misfit(GeneratorRefused):
     """This server cannot serve at all, which no repetition mends: a wrong key, version, model or answer."""

@@ -173,6 +173,9 @@ class Pool:
                         ticket.begun()
                         await alone.aclose()
                         yield piece
+            except Unavailable as failure:
+                _log.warning("an attempt failed at the replica %s of %s: %s", replica.name, self.name, failure.reason)
+                raise
             finally:
                 ticket.leave()
                 if attempt.lost:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tenancy.errors import EngineUnavailable, LimitExceeded, StrongroomError, Throttled
+from tenancy.errors import LimitExceeded, StrongroomError, Throttled, Unavailable
 
 MEDIA_TYPE: Final = "application/problem+json"
 _URN: Final = "urn:strongroom:problem:"
@@ -110,7 +110,7 @@ def problem_of(error: Exception, request_id: str) -> Problem:
     if not isinstance(error, StrongroomError) or kind_of(error).status == 500:
         code = _code(error) if isinstance(error, StrongroomError) else "error"
         return _problem(code, _NO_DETAIL, request_id)
-    if isinstance(error, EngineUnavailable):
+    if isinstance(error, Unavailable) and error.told:
         return _problem(_code(error), error.told, request_id, remedy=_LATER)
     extra: dict[str, Any] = {"item": error.item, "remedy": error.remedy}
     if isinstance(error, LimitExceeded):

@@ -129,7 +129,10 @@ class LimitExceeded(StrongroomError):
 
 
 class Unavailable(StrongroomError):
+    """Where `told` is set, reason, item and remedy are the operator's, and a caller over HTTP reads `told`."""
+
     code = "unavailable"
+    told: ClassVar[str | None] = None
 
 
 class AuditUnavailable(Unavailable):
@@ -137,9 +140,7 @@ class AuditUnavailable(Unavailable):
 
 
 class EngineUnavailable(Unavailable):
-    """The reason, item and remedy are the operator's; a caller over HTTP is told `told`, which names no engine."""
-
-    told: ClassVar[str] = "the tenant's collection is out of reach"
+    told = "the tenant's collection is out of reach"
 
 
 class EngineBehind(EngineUnavailable):

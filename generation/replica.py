@@ -14,13 +14,14 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, cast
 
 import httpx
+import msgspec
 
 from generation.breaker import Breaker, BreakerTerms
 from generation.endpoint import Endpoint
@@ -54,9 +55,16 @@ class Adapter(Protocol):
     @property
     def path(self) -> Path | str: ...
 
+    @property
+    def manifest(self) -> Mapping[str, str]:
+        """SHA-256 of each file in the folder."""
+        ...
+
 
 class AdapterRefused(GeneratorRefused):
     """The engine did not load, or unload, an adapter."""
+
+    told = "the adapter cannot be loaded now"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +96,15 @@ class Attempt:
     lost: bool = False
 
 
-@dataclass(eq=False, slots=True)
+class _Model(msgspec.Struct, frozen=True):
+    id: str
+
+
+class _Models(msgspec.Struct, frozen=True):
+    data: list[_Model] = []
+
+
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class Replica:
     """`name` is unique in its pool. Use it within one event loop, and `aclose` it there."""
 
@@ -197,6 +213,14 @@ class Replica:
     async def unload_adapter(self, name: str) -> None:
         """Raises `AdapterRefused`, also where it is not loaded, and `Unavailable`."""
         await self._control("/unload_lora_adapter", {"lora_name": name})
+
+    async def adapters(self, deadline: float) -> frozenset[str]:
+        """Names of what the engine has loaded: its model and its adapters. Raises `Unavailable` and its kinds."""
+        data = await self._wire.get("/v1/models", self.name, deadline)
+        try:
+            return frozenset(one.id for one in msgspec.json.decode(data, type=_Models).data)
+        except msgspec.DecodeError:
+            raise GeneratorRefused("the server's list of models is not OpenAI's", item=self.name) from None
 
     async def aclose(self) -> None:
         await self._wire.aclose()

@@ -105,6 +105,12 @@ def versions(view: ReadView, name: str | None = None) -> tuple[Version, ...]:
     )
 
 
+def names_of(view: ReadView, deployment: Templates) -> dict[str, str]:
+    """The template's name by revision: of the deployment's, and of every version that the tenant ever had."""
+    found = {deployment.get(name).revision: name for name in deployment.names()}
+    return found | {one.revision: one.name for one in versions(view)}
+
+
 def version(view: ReadView, name: str, number: int | None = None) -> Version:
     """The version `number`, or the one that holds. Raises `NotFound`."""
     found = [one for one in versions(view, name) if (one.withdrawn is None if number is None else one.number == number)]

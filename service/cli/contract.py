@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from service.cli.console import DEFAULT, Common, audited, opened, print_json, show_record
+from service.cli.console import DEFAULT, Common, audited, note, opened, print_json, show_record
 from tenancy.errors import Conflict, InvalidInput
 
 if TYPE_CHECKING:
@@ -56,7 +56,21 @@ def set_contract(
             control.tenants.set_contract(name, contract)
 
         audited(control, principal, "tenant.contract", work)
+        _note_absent_template(control, name, contract)
     print_json(contract.stored())
+
+
+def _note_absent_template(control: Control, name: str, contract: Contract) -> None:
+    """Say where questions that name no template would be refused until there is the one that the contract names."""
+    from generation.prompt import Templates
+    from generation.templates import resolve
+    from tenancy.errors import Unavailable
+
+    with control.tenants.open(control.authenticator.operator(name)).reading() as view:
+        try:
+            resolve(view, Templates(control.settings.generation.templates))
+        except Unavailable:
+            note(f"there is no template {contract.generation.template} yet: add it, or questions are refused")
 
 
 def _require_no_move(control: Control, name: str, contract: Contract) -> None:

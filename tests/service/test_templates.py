@@ -166,3 +166,17 @@ def test_a_reader_sees_names_and_revisions_of_their_own_tenant(house: House) -> 
     assert [one["name"] for one in house.get("/v1/templates", other).json()["templates"]] == ["default"]
     problem(house.get("/v1/templates", house.key("acme", "loader", Role.INGEST)), 403, "forbidden")
     assert house.events("acme")[-1]["action"] == "template.list"
+
+
+def test_a_tenants_own_template_can_be_opened_for_hits_and_be_the_contracts(acme: Run, folder: Path) -> None:
+    acme("group", "add", "staff", "bo")
+    (folder / "contract.toml").write_text("[generation]\ntemplate = 'house'\n")
+    assert run(["tenant", "contract", "set", "acme", str(folder / "contract.toml")]) == 0
+    assert "house" in acme("ask", QUESTION, "--user", "bo", code=1)
+    opening = ("cache", "open", "--template", "house", "--threshold", "0.9", "--reason", "r", "--uncertified", "--json")
+    assert "may name brief, default" in acme(*opening, code=2)
+    acme("template", "add", "house", str(folder / "house.txt"))
+    assert json.loads(acme(*opening))["template"] == "house"
+    acme("cache", "certificate", "--template", "house")
+    assert "no such template" in acme("cache", "certificate", "--template", "absent", code=1)
+    assert "names this template" in acme("template", "withdraw", "house", code=1)

@@ -70,16 +70,17 @@ class Speaker:
 
 class Desk:
     """An application around that of the house: `finished` counts the requests that it is done with, their audit
-    included.
+    included. `spoken` puts the speaker in the place of the house's generator.
     """
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: House, *, spoken: bool) -> None:
         self.house = house
         self.speaker = Speaker()
         self.finished = threading.Semaphore(0)
         self.requests = 0
         self.address = ""
-        house.generator.generate = self.speaker  # type: ignore[method-assign]
+        if spoken:
+            house.generator.generate = self.speaker  # type: ignore[method-assign]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         try:
@@ -103,8 +104,8 @@ class Desk:
 
 
 @contextmanager
-def serving(folder: Path, **environment: str) -> Iterator[Desk]:
-    desk = Desk(House(folder, **environment))
+def serving(folder: Path, *, spoken: bool = True, **environment: str) -> Iterator[Desk]:
+    desk = Desk(House(folder, **environment), spoken=spoken)
     listening = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(server_config(desk, desk.house.settings.server))
     desk.address = f"http://127.0.0.1:{listening.getsockname()[1]}"

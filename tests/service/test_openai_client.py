@@ -211,6 +211,16 @@ def test_models_are_listed_and_each_can_be_asked(client: OpenAI) -> None:
         assert (found.value.param, found.value.code) == ("model", "not_found")
 
 
+def test_the_id_of_a_completion_is_that_of_the_answer_for_feedback(desk: Desk, client: OpenAI) -> None:
+    found = ask(client)
+    said = httpx.post(
+        f"{desk.address}/v1/feedback",
+        headers={"Authorization": f"Bearer {client.api_key}"},
+        json={"answer_id": found.id.removeprefix("chatcmpl-"), "verdict": "good"},
+    )
+    assert said.status_code == 200, said.text
+
+
 # What is refused
 
 

@@ -9,8 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
+from generation.adapters.files import adapter_path
+from generation.adapters.loading import Loadable
+from generation.adapters.registry import Registered, all_usable, still_usable, usable
 from generation.generator import Generator
 from generation.pool import Pool
 from generation.routing import Offer, Placed, Route
@@ -21,21 +25,42 @@ from tenancy.tenant import ReadView
 
 DEFAULT: Final = "default"
 
+_SHOWS_YOURS: Final = "GET /v1/models shows yours"
 _ASK_OPERATOR: Final = "tell the operator: `strongroom doctor` names the tenant and the reason"
 
 
 @dataclass(frozen=True, slots=True)
+class AdapterTerms:
+    """The adapters that a pool takes: `bases` is what their makers may call its model (of `revision`)."""
+
+    bases: frozenset[str]
+    revision: str
+    rank: int
+    modules: frozenset[str]
+
+    def take(self, rank: int, modules: Sequence[str]) -> bool:
+        return rank <= self.rank and self.modules.issuperset(modules)
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
-    """What placement knows of a pool. `dedicated_to` is the name of the one tenant that it serves."""
+    """What placement knows of a pool. `dedicated_to` is the name of the one tenant that it serves; `adapters` is None
+    where it takes none.
+    """
 
     name: str
     model: str
     trust: str = "shared"
     dedicated_to: str | None = None
     context_length: int | None = None
+    adapters: AdapterTerms | None = None
 
     def serves(self, tenant: str) -> bool:
         return self.dedicated_to in (None, tenant)
+
+    def takes(self, adapter: Registered) -> bool:
+        terms = self.adapters
+        return terms is not None and adapter.base == self.model and terms.take(adapter.rank, adapter.modules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +113,11 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A table, and the generator of each of its pools."""
+    """A table, the generator of each of its pools, and the folder below which the engines see tenants' adapters."""
 
     table: Table
     generators: Mapping[str, Generator]
+    adapters: Path | None = None
 
 
 class PooledRoutes:
@@ -114,29 +140,57 @@ class PooledRoutes:
     def choose(self, domain: PermissionDomain, view: ReadView, model: str | None, adapter: str | None) -> Route:
         """See `Routes.choose`. Raises also `Unavailable` where no pool may serve the tenant."""
         deployment = self.deployment
-        places = [entry for entry in _allowed(deployment.table, view) if model in (None, entry.model)]
+        allowed = _allowed(deployment.table, view)
+        base, inside = _split(model, allowed)
+        places = [entry for entry in allowed if base in (None, entry.model)]
         if not places:
-            raise NotFound("there is no such model", item=model, remedy="GET /v1/models shows yours")
-        if adapter is not None:
-            raise NotFound("there is no such adapter", item=adapter, remedy="GET /v1/models shows yours")
+            raise NotFound("there is no such model", item=model, remedy=_SHOWS_YOURS)
+        loadable: Loadable | None = None
+        if (name := adapter if inside is None else inside) is not None:
+            # Absent, foreign, revoked, not for this user or not for this model: one query, and one answer.
+            found = usable(domain, view, name) if adapter in (None, name) else None
+            places = [entry for entry in places if found is not None and self._takes(entry, found)]
+            if found is None or not places:
+                what = "model" if inside else "adapter"
+                raise NotFound(f"there is no such {what}", item=model if inside else adapter, remedy=_SHOWS_YOURS)
+            loadable = self._loadable(domain, found)
         if not view.tenant.contract.generation.fallback:
             places = places[:1]
         return Route(
             tuple(
                 Placed(
-                    _serving(deployment.generators[entry.name], domain.tenant_id),
+                    _serving(deployment.generators[entry.name], domain.tenant_id, loadable),
                     entry.name,
                     entry.trust,
                     entry.context_length,
                 )
                 for entry in places
-            )
+            ),
+            None if loadable is None else loadable.server_name,
         )
 
-    def offers(self, domain: PermissionDomain, view: ReadView) -> tuple[Offer, ...]:  # noqa: ARG002
-        """See `Routes.offers`."""
+    def offers(self, domain: PermissionDomain, view: ReadView) -> tuple[Offer, ...]:
+        """See `Routes.offers`: the models, then the tenant's adapters that `domain` may use."""
         allowed = _allowed(self.deployment.table, view)
-        return tuple(Offer(model) for model in dict.fromkeys(entry.model for entry in allowed))
+        own = [
+            Offer(f"{adapter.base}:{adapter.name}", int(adapter.created))
+            for adapter in all_usable(domain, view)
+            if any(self._takes(entry, adapter) for entry in allowed)
+        ]
+        return (*(Offer(model) for model in dict.fromkeys(entry.model for entry in allowed)), *own)
+
+    def holds(self, domain: PermissionDomain, view: ReadView, route: Route) -> bool:
+        """See `Routes.holds`. The engine keeps a revoked adapter's weights; nobody gets another word of them."""
+        return route.adapter is None or still_usable(domain, view, route.adapter)
+
+    def _takes(self, entry: Entry, adapter: Registered) -> bool:
+        generator = self.deployment.generators[entry.name]
+        return self.deployment.adapters is not None and isinstance(generator, Pool) and entry.takes(adapter)
+
+    def _loadable(self, domain: PermissionDomain, adapter: Registered) -> Loadable:
+        assert self.deployment.adapters is not None
+        path = adapter_path(self.deployment.adapters, domain.tenant_id, adapter.id)
+        return Loadable(adapter.id, adapter.revision, path, adapter.manifest)
 
     def replace(self, deployment: Deployment) -> None:
         """From the next question on; those that are being answered keep their route, and pools that are left out end
@@ -173,5 +227,15 @@ def _allowed(table: Table, view: ReadView) -> list[Entry]:
     return [entry for entry in found if models is None or entry.model in models]
 
 
-def _serving(generator: Generator, tenant_id: str) -> Generator:
-    return generator.serving(tenant_id) if isinstance(generator, Pool) else generator
+def _split(model: str | None, allowed: Sequence[Entry]) -> tuple[str | None, str | None]:
+    """`model` as a model's name, and an adapter's behind it: "base:name". A model's own name may hold colons."""
+    if model is None or any(entry.model == model for entry in allowed):
+        return model, None
+    for entry in allowed:
+        if model.startswith(f"{entry.model}:"):
+            return entry.model, model[len(entry.model) + 1 :]
+    return model, None
+
+
+def _serving(generator: Generator, tenant_id: str, adapter: Loadable | None = None) -> Generator:
+    return generator.serving(tenant_id, adapter) if isinstance(generator, Pool) else generator

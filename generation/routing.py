@@ -32,9 +32,13 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """At least one place; all of one trust level. `identity` is what a cached answer belongs to: the first's."""
+    """At least one place; all of one trust level. `identity` is what a cached answer belongs to: the first's.
+
+    `adapter` is the id of the tenant's adapter that every place answers with.
+    """
 
     places: tuple[Placed, ...]
+    adapter: str | None = None
 
     @property
     def first(self) -> Generator:
@@ -75,6 +79,10 @@ class Routes(Protocol):
         """What `domain` may name, and nothing else."""
         ...
 
+    def holds(self, domain: PermissionDomain, view: ReadView, route: Route) -> bool:
+        """Whether `domain` may still be answered with the adapter of `route`, in the state that `view` sees."""
+        ...
+
     async def aclose(self) -> None:
         """Release connections."""
         ...
@@ -96,6 +104,9 @@ class OneRoute:
 
     def offers(self, domain: PermissionDomain, view: ReadView) -> tuple[Offer, ...]:  # noqa: ARG002
         return (Offer(self.generator.identity.model),)
+
+    def holds(self, domain: PermissionDomain, view: ReadView, route: Route) -> bool:  # noqa: ARG002
+        return route.adapter is None
 
     async def aclose(self) -> None:
         await self.generator.aclose()

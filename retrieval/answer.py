@@ -38,7 +38,7 @@ async def answer(path: AnswerPath, principal: Principal, question: Question) -> 
         principal.require(Role.READER)
         opened = await steps.opened(path, principal, question)
         tenant, plan = opened.tenant, opened.plan
-        steps.note_filter(trail, plan)
+        steps.note_plan(trail, plan)
         async with path.admission.admit(principal, plan.estimate, tenant.contract) as lease:
             meter = Meter(path.prices)
             asking = steps.Asking(
@@ -98,7 +98,7 @@ async def retrieve(path: AnswerPath, principal: Principal, question: Question) -
         principal.require(Role.READER)
         opened = await steps.opened(path, principal, question)
         tenant, plan = opened.tenant, opened.plan
-        steps.note_filter(trail, plan)
+        steps.note_plan(trail, plan)
         async with path.admission.admit(principal, Estimate(plan.estimate.input_tokens, 0), tenant.contract) as lease:
             meter = Meter(path.prices)
             asking = steps.Asking(

@@ -10,6 +10,7 @@ from cache.store import Stored
 from retrieval import shadow, steps
 from retrieval.context import Context
 from retrieval.question import Answer
+from retrieval.recheck import require_adapter
 from retrieval.remembered import (
     cited_in,
     hit_detail,
@@ -69,10 +70,11 @@ async def replay(asking: steps.Asking, asked: Asked, hit: Hit | Miss) -> Answer 
     seq = await asking.trail.intent()
     with asking.hop("cache"):
         reason = await asking.path.workers.run(look_again, asking.path, asking.principal, asked, hit)
+        await require_adapter(asking)
     if reason is not None:
         asking.trail.withdraw(reason.name.lower())
         steps.note_question(asking.trail, asking.question)
-        steps.note_filter(asking.trail, asking.plan)
+        steps.note_plan(asking.trail, asking.plan)
         missed = Miss(reason, (Candidate(hit.entry.id, hit.similarity, reason),))
         asking.trail.note(cache=miss_use(missed, asked))
         return missed

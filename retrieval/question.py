@@ -29,7 +29,7 @@ CacheMode = Literal["default", "bypass", "refresh"]
 
 
 class Revoked(Conflict):
-    """Access to a source ended while the answer was being made."""
+    """Access to a source, or to the adapter, ended while the answer was being made."""
 
     code = "revoked"
 

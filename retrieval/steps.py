@@ -29,12 +29,12 @@ from retrieval.abstain import Evidence, not_found
 from retrieval.citations import Citation, verify
 from retrieval.context import Context
 from retrieval.plan import Opened, Plan, open_plan
-from retrieval.question import Answer, AnswerPath, CacheReport, Delta, Done, Question, Revoked
+from retrieval.question import Answer, AnswerPath, CacheReport, Delta, Done, Question
+from retrieval.recheck import require_readable
 from retrieval.remembered import miss_status
 from retrieval.search import ATTEMPTS, ModelMoved, Passages, open_scope, search
 from retrieval.sources import Gathered, gather
 from tenancy.admission import Lease
-from tenancy.domain import permission_domain, readable_documents
 from tenancy.errors import Unavailable
 from tenancy.identity import Principal
 from tenancy.keys import keyed_hash
@@ -86,9 +86,11 @@ def note_question(trail: Trail, question: Question) -> None:
     trail.note(question=question.query, detail={} if question.feature is None else {"feature": question.feature})
 
 
-def note_filter(trail: Trail, plan: Plan) -> None:
+def note_plan(trail: Trail, plan: Plan) -> None:
     if plan.where is not None:
         trail.note(filter=canonical(plan.where))
+    if plan.route.adapter is not None:
+        trail.note(detail={"adapter": plan.route.adapter})
 
 
 async def opened(path: AnswerPath, principal: Principal, question: Question) -> Opened:
@@ -251,7 +253,7 @@ async def _generate_at(
                     finish = piece
                     continue
                 if time.monotonic() - checked > path.settings.recheck_s:
-                    await _require_readable(asking, context)
+                    await require_readable(asking, context)
                     checked = time.monotonic()
                 produced += generator.count(piece.text)
                 tokens.used(estimated, produced)
@@ -269,7 +271,7 @@ async def _generate_at(
     if finish.reason == "abstain":
         yield Done(draft)
         return
-    await _require_readable(asking, context)
+    await require_readable(asking, context)
     if leaving := _checked(asking, checks, None):
         text += leaving
         yield Delta(leaving)
@@ -318,24 +320,6 @@ async def _embed(asking: Asking, embedder: Embedder) -> AskedVector:
         vector = await asking.path.workers.run(embedder.encode_query, asking.plan.query)
         tokens.used(embedder.token_count(asking.plan.query))
     return AskedVector(embedder, vector)
-
-
-async def _require_readable(asking: Asking, context: Context) -> None:
-    """Raise `Revoked` unless every source is still there, in the same version, and readable."""
-
-    def readable() -> bool:
-        reached("recheck")
-        # Suspension and deletion end a stream as well: opening the tenant raises.
-        tenant = asking.path.tenants.open(asking.principal)
-        versions = {source.passage.document_id: source.passage.version for source in context.sources}
-        with tenant.reading() as view:
-            unchanged = readable_documents(permission_domain(asking.principal, view), view, versions) == versions
-        reached("rechecked")
-        return unchanged
-
-    if not await asking.path.workers.run(readable):
-        asking.trail.conclude("revoked", "source")
-        raise Revoked("access to a source changed while the answer was being made", remedy="ask again")
 
 
 def _salt(asking: Asking, found: Passages, identity: ModelIdentity) -> str:

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from generation.adapters.loading import AdapterLoader
 from generation.breaker import BreakerTerms
 from generation.endpoint import Endpoint, checked_url
 from generation.extractive import REVISION, ExtractiveGenerator
 from generation.generator import Generator
 from generation.lanes import LaneTerms
-from generation.placement import DEFAULT, Deployment, Entry, PooledRoutes, Table
-from generation.pool import Check, Loader, Pool, PoolTerms
+from generation.placement import DEFAULT, AdapterTerms, Deployment, Entry, PooledRoutes, Table
+from generation.pool import Check, Pool, PoolTerms
 from generation.replica import Patience, Replica
 from service.settings import GenerationSettings, PoolSettings, Settings
 from tenancy.contract import Contract, Tier
@@ -26,17 +27,15 @@ _PORTS: Final = {"http": 80, "https": 443}
 _OF_SERVERS: Final = ("replicas", "model", "revision", "adapter", "answers_as", "api_key_file", "admin_key_file")
 
 
-def build_routes(
-    settings: GenerationSettings, *, loader: Loader | None = None, admit: Check | None = None
-) -> PooledRoutes:
+def build_routes(settings: GenerationSettings, *, admit: Check | None = None) -> PooledRoutes:
     """The pools of the settings; nothing is sent to any replica yet.
 
     Raises `InvalidInput` for a name, an address, a key file or a tokenizer that cannot be used, for a replica in two
     pools, and for a routing that names no pool or pools of different trust levels.
     """
     found = pools_of(settings)
-    made = {name: _generator(name, *described, loader, admit) for name, described in found.items()}
-    return PooledRoutes(Deployment(_table(found, settings), made))
+    made = {name: _generator(name, *described, admit) for name, described in found.items()}
+    return PooledRoutes(Deployment(_table(found, settings), made, settings.adapters_path))
 
 
 def reload_routes(routes: PooledRoutes, settings: GenerationSettings) -> None:
@@ -49,7 +48,7 @@ def reload_routes(routes: PooledRoutes, settings: GenerationSettings) -> None:
     _require_levels_kept(routes, found)
     here = {pool.name: pool for pool in routes.pools}
     first = next(iter(here.values()), None)
-    loader, admit = (first.loader, first.admit) if first is not None else (None, None)
+    admit = first.admit if first is not None else None
     made: dict[str, Generator] = {}
     joining: list[tuple[Pool, list[Replica], PoolTerms]] = []
     for name, (section, pool) in found.items():
@@ -59,14 +58,16 @@ def reload_routes(routes: PooledRoutes, settings: GenerationSettings) -> None:
         replicas, terms = _replicas(section, pool), _terms(name, pool)
         present = here.get(name)
         if present is None or not present.could_have(replicas[0], terms):
-            present = Pool(replicas, terms, loader=loader, admit=admit)
+            present = Pool(replicas, terms, loader=AdapterLoader(pool.max_adapters), admit=admit)
             for replica in replicas:
                 replica.state = "joining"
         made[name] = present
         joining.append((present, replicas, terms))
     # Nothing fails from here on.
-    routes.replace(Deployment(_table(found, settings), made))
+    routes.replace(Deployment(_table(found, settings), made, settings.adapters_path))
     for present, replicas, terms in joining:
+        if isinstance(present.loader, AdapterLoader):
+            present.loader.most = found[present.name][1].max_adapters
         present.reload(replicas, terms)
 
 
@@ -83,6 +84,12 @@ def pools_of(settings: GenerationSettings) -> dict[str, tuple[str, PoolSettings]
         found[DEFAULT] = ("generation", _alone(settings))
     for name, (section, pool) in found.items():
         _check(name, section, pool)
+        if pool.max_adapters and not settings.adapters_dir:
+            raise InvalidInput(
+                f"the pool {name} takes adapters, and there is no folder for them",
+                item="generation.adapters_dir",
+                remedy="name a folder that its replicas see under the same path",
+            )
     _check_apart(found)
     _check_routing(settings.routing, found)
     return found
@@ -111,9 +118,10 @@ def _alone(settings: GenerationSettings) -> PoolSettings:
     )
 
 
-def _generator(name: str, section: str, pool: PoolSettings, loader: Loader | None, admit: Check | None) -> Generator:
+def _generator(name: str, section: str, pool: PoolSettings, admit: Check | None) -> Generator:
     if pool.kind == "extractive":
         return ExtractiveGenerator()
+    loader = AdapterLoader(pool.max_adapters)
     return Pool(_replicas(section, pool), _terms(name, pool), loader=loader, admit=admit)
 
 
@@ -121,12 +129,24 @@ def _table(found: Mapping[str, tuple[str, PoolSettings]], settings: GenerationSe
     return Table(
         {
             name: Entry(
-                name, pool.model or REVISION, _trust(pool), pool.dedicated_to or None, pool.context_length or None
+                name,
+                pool.model or REVISION,
+                _trust(pool),
+                pool.dedicated_to or None,
+                pool.context_length or None,
+                _adapter_terms(pool),
             )
             for name, (_, pool) in found.items()
         },
         settings.routing,
     )
+
+
+def _adapter_terms(pool: PoolSettings) -> AdapterTerms | None:
+    if not pool.max_adapters:
+        return None
+    bases = frozenset({pool.model, *pool.adapter_bases})
+    return AdapterTerms(bases, pool.revision, pool.max_adapter_rank, frozenset(pool.adapter_modules))
 
 
 def _replicas(section: str, pool: PoolSettings) -> list[Replica]:
@@ -201,6 +221,17 @@ def _check(name: str, section: str, pool: PoolSettings) -> None:
         raise InvalidInput("a pool needs at least one replica", item=f"{section}.replicas")
     if 1 < pool.slots <= pool.small_slots:
         raise InvalidInput("no slot is left for other than small prompts", item=f"{section}.small_slots")
+    if pool.max_adapters:
+        _check_adapters(section, pool)
+
+
+def _check_adapters(section: str, pool: PoolSettings) -> None:
+    if pool.kind != "sglang":
+        raise InvalidInput("only pools of SGLang load adapters", item=f"{section}.max_adapters", remedy="leave it at 0")
+    for key in ("max_adapter_rank", "adapter_modules"):
+        if not getattr(pool, key):
+            remedy = "as the replicas were started with: --max-lora-rank, --lora-target-modules"
+            raise InvalidInput("a pool that takes adapters says which", item=f"{section}.{key}", remedy=remedy)
 
 
 def _check_apart(found: Mapping[str, tuple[str, PoolSettings]]) -> None:

@@ -74,6 +74,10 @@ class PoolSettings(Section, frozen=True):
     one time, `small_slots` of them kept for prompts of less than `small_tokens`, and `prefill_tokens` of prompts whose
     first token has not come. Of the pool: `tenant_slots` requests of one tenant (0: no bound), `queue` that wait;
     `context_length` is the model's, in tokens (0: not known).
+
+    Tenants' adapters: `max_adapters` loaded at one time on each replica (0: the pool takes none), of rank
+    `max_adapter_rank` at most, for `adapter_modules`; `adapter_bases` are what their makers may call the model, where
+    that is not `model`.
     """
 
     kind: Literal["extractive", "sglang", "openai"]
@@ -101,12 +105,17 @@ class PoolSettings(Section, frozen=True):
     failures: Positive = 3
     pause_s: Seconds = 1.0
     quarantine_s: Seconds = 600.0
+    max_adapters: Count = 0
+    max_adapter_rank: Count = 0
+    adapter_modules: tuple[str, ...] = ()
+    adapter_bases: tuple[str, ...] = ()
 
 
 class GenerationSettings(Section, frozen=True):
     """Which generator answers: `pools` by name, or one server with the keys that stand here, as the pool "default".
 
-    `routing` names the pools that serve the tenants of a tier whose contract names none, best first.
+    `routing` names the pools that serve the tenants of a tier whose contract names none, best first. Tenants' adapters
+    lie below the folder `adapters_dir`, which the engines see under the same path.
     """
 
     kind: Literal["extractive", "sglang", "openai"]
@@ -123,9 +132,14 @@ class GenerationSettings(Section, frozen=True):
     deadline_s: Seconds
     kv_sharing: KvSharing
     mixing: Mixing
+    adapters_dir: str
     templates: dict[str, str]
     pools: dict[str, PoolSettings]
     routing: dict[Tier, tuple[str, ...]]
+
+    @property
+    def adapters_path(self) -> Path | None:
+        return Path(self.adapters_dir).expanduser() if self.adapters_dir else None
 
 
 class VerifierSettings(Section, frozen=True):

@@ -111,8 +111,8 @@ class AdapterLoader:
             raise AdapterRefused("the adapter was not loaded before the deadline", item=_ITEM) from None
 
     async def _make_room(self, shelf: _Shelf, replica: Replica) -> None:
-        """Unload the least recently used that is idle, or where none is, the least recently used when its streams end."""
-        while len(shelf.loaded) >= self.most:
+        """Unload the least recently used that is idle; where none is, the least recently used, after its streams."""
+        while len(shelf.loaded) >= max(1, self.most):
             victim = next((name for name in shelf.loaded if not shelf.uses[name]), next(iter(shelf.loaded)))
             # Whoever wants it from here on waits for the turn.
             number = shelf.loaded.pop(victim)

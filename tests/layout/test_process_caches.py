@@ -13,6 +13,8 @@ KEPT = {
     "cache/stores/vectors.py": "(tenant id, namespace); a budget of bytes",
     "cache/certificate/tally.py": "tenant id, then (template, ladder, namespace); numbers, written after so many hits",
     "cache/flight.py": "(tenant id, namespace, exact key); futures without content, for questions in flight",
+    "generation/placement.py": "pools of earlier settings whose streams have not ended; they leave with the last",
+    "generation/quarantine.py": "digest, under a key of the process, of (tenant id, request); a fixed number",
     "indexing/collections/open.py": "tenant id; locks for loads under way (snapshots: tenancy.recent, by bytes)",
     "indexing/engines/registry.py": "the deployment's engines by name",
     "indexing/filters/sealed.py": "one tenant's key, then a field's name; lives with one load",

@@ -5,7 +5,8 @@
 Every question of a public set is searched over all of its documents, as if its asker might read them all; their access
 lists are then drawn in several ways. `allow` is the share of questions with a relevant document among the passages
 found; a rule that chooses one class keeps a part of that. `product` is the rule of `retrieval.sources`; `mixed` the
-share of questions whose passages are of several classes. The last line is JSON.
+share of questions whose passages are of several classes, `passages` and `evidence` the shares of all passages found
+and of the relevant ones that the product's rule keeps. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -111,15 +112,20 @@ def grouped(passages: Sequence[Passage], classes: Mapping[int, int]) -> list[lis
 
 
 def kept(found: Sequence[Found], classes: Mapping[int, int]) -> dict[str, float]:
-    """By rule, the share of questions with a relevant document in the chosen class; `mixed` as above."""
+    """By rule, the share of questions with a relevant document in the chosen class; the others as above."""
     shares = dict.fromkeys(["mixed", *RULES], 0.0)
+    held, of, evidence, relevant = 0, 0, 0, 0
     for one in found:
         groups = grouped(one.passages, classes)
         shares["mixed"] += (len(groups) > 1) / len(found)
         for label, rule in RULES.items():
             chosen = rule(one, groups) if groups else ()
             shares[label] += any(passage.document_id in one.relevant for passage in chosen) / len(found)
-    return shares
+        stays = product(one, groups) if groups else ()
+        held, of = held + len(stays), of + len(one.passages)
+        evidence += sum(passage.document_id in one.relevant for passage in stays)
+        relevant += sum(passage.document_id in one.relevant for passage in one.passages)
+    return {**shares, "passages": held / max(of, 1), "evidence": evidence / max(relevant, 1)}
 
 
 def main() -> int:

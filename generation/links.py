@@ -3,7 +3,8 @@
 A document may tell the model to write what else it reads into an address that its author watches (`![](https://...)`
 is even fetched without a click). Whatever would be an address to a browser, to Markdown or to a chat program counts:
 with a scheme, from `//`, `www.` or a domain name, of an e-mail, as a Markdown target, in an HTML tag, written with
-character references. What is not such an address is text, and the asker may read it.
+character references. What is not such an address is text, and the asker may read it. An image becomes a link: fetched
+images in a row could spell a text, also where each of their addresses stands in a source.
 
 An address ends where every renderer ends it: at ASCII white space or `<` (GitHub Flavored Markdown, "Autolinks").
 """
@@ -168,34 +169,37 @@ class LinkCheck:
         return len(tag)
 
     def _judged(self, word: str) -> int:
-        """Let the word through, but for the addresses in it."""
-        if not _START.search(word) and _begins(word):
-            self._say(self._replaced())
-            return len(word)
+        """Let the word through, but for the addresses in it; an image becomes a link, so that nothing is fetched."""
+        length, word = len(word), word.replace("![", "! [")
         at = 0
         while (found := _START.search(word, at)) is not None:
             if found.group("target"):
                 step = self._target(word, at, found.end())
             else:
-                self._say(word[at : found.start()])
+                self._plain_text(word[at : found.start()])
                 step = self._address(word[found.start() :])
                 at = found.start()
             at += step
-        self._say(word[at:])
-        return len(word)
+        self._plain_text(word[at:])
+        return length
+
+    def _plain_text(self, text: str) -> None:
+        self._say(self._replaced() if _hidden(text) else text)
 
     def _target(self, word: str, at: int, begin: int) -> int:
         """A Markdown target; returns how much of `word` from `at` on was said."""
         inner = _balanced(word[begin:])
         if not _ADDRESS.search(inner):
-            self._say(word[at : begin + len(inner)])
+            self._plain_text(word[at : begin + len(inner)])
             return begin + len(inner) - at
         keys = self._keys(inner)
         closing = begin + len(inner) + (word[begin + len(inner) :][:1] == ")")
         if keys is None:
-            self._say(f"{word[at : begin - 1]} {self._replaced()}")
+            self._plain_text(word[at : begin - 1])
+            self._say(f" {self._replaced()}")
         else:
-            self._say(word[at:closing], keys)
+            self._plain_text(word[at : begin - 2])
+            self._say(word[begin - 2 : closing], keys)
         return closing - at
 
     def _address(self, rest: str) -> int:
@@ -253,11 +257,14 @@ def links_in(text: str) -> Iterator[str]:
 
 
 def _begins(word: str) -> bool:
-    """Whether an address begins in `word`, also one written with character references or escapes."""
-    if _START.search(word):
-        return True
-    decoded = html.unescape(_ESCAPED.sub(r"\1", word))
-    return decoded != word and bool(_START.search(decoded))
+    """Whether an address begins in `word`, also one that is hidden."""
+    return bool(_START.search(word)) or _hidden(word)
+
+
+def _hidden(text: str) -> bool:
+    """Whether an address is written with character references or escapes, which renderers resolve."""
+    decoded = html.unescape(_ESCAPED.sub(r"\1", text))
+    return decoded != text and bool(_START.search(decoded))
 
 
 def _canonical(link: str) -> str:

@@ -59,8 +59,8 @@ def test_text_may_follow_an_address_and_does_not_become_part_of_it() -> None:
 @pytest.mark.parametrize(
     ("text", "left"),
     [
-        (IMAGE, f"![x] {REMOVED}"),
-        (f"{IMAGE} [S1]", f"![x] {REMOVED} [S1]"),
+        (IMAGE, f"! [x] {REMOVED}"),
+        (f"{IMAGE} [S1]", f"! [x] {REMOVED} [S1]"),
         ("[click](https://evil.example/a b c)", f"[click] {REMOVED} b c)"),
         ("See https://travel.example/faq?d=secret [S1]", f"See {REMOVED} [S1]"),
         ("See https://travel.example/fa [S1]", f"See {REMOVED} [S1]"),
@@ -89,6 +89,9 @@ def test_text_may_follow_an_address_and_does_not_become_part_of_it() -> None:
         ("[r]: https://evil.example/x", f"[r]: {REMOVED}"),
         ("[x](<https://evil.example/x>)", f"[x]({REMOVED})"),
         ("详见https://evil.example/秘密。谢谢", None),
+        ("https://travel.example/faq)&#104;ttps&#58;&#47;&#47;evil&#46;example/ [S1]", None),
+        ("&#104;ttps&#58;&#47;&#47;evil&#46;example&#47;[x](https://travel.example/faq) [S1]", None),
+        ("[x](u)&#104;ttps&#58;&#47;&#47;evil&#46;example&#47;", None),
         ("https\u200b://evil.example/x", None),
         ("https://travel.example/faq\u00a0secret [S1]", "https://travel.example/faq \u00a0secret [S1]"),
         ("x" * 5_000 + " y", f"{REMOVED} y"),
@@ -116,6 +119,16 @@ def test_any_other_address_is_taken_out(text: str, left: str | None) -> None:
 )
 def test_ordinary_text_stays(text: str) -> None:
     assert whole(text) == text
+
+
+def test_an_image_is_no_longer_one_wherever_its_address_stands() -> None:
+    assert (
+        whole("See ![the form](https://travel.example/faq) [S1]") == "See ! [the form](https://travel.example/faq) [S1]"
+    )
+    assert (
+        whole("![x][r] [S1]\n\n[r]: https://travel.example/faq") == "! [x][r] [S1]\n\n[r]: https://travel.example/faq"
+    )
+    assert whole("Great![S1] ![") == "Great! [S1] ! ["
 
 
 def test_what_was_taken_out_is_counted() -> None:

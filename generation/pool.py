@@ -11,19 +11,21 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, nullcontext
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from generation.endpoint import Endpoint
 from generation.generator import ModelIdentity, Piece, prompt_tokens
+from generation.isolation import Company, refusal_of
 from generation.lanes import Lanes, LaneTerms
 from generation.prompt import Prompt
+from generation.proof import NotIsolated
 from generation.quarantine import Quarantine
 from generation.replica import Adapter, Replica, Request
 from generation.tokens import load_counter
-from generation.wire import Interrupted, until
+from generation.wire import Interrupted
 from tenancy.errors import InvalidInput, StrongroomError, Unavailable
 
 _ATTEMPTS: Final = 2
@@ -45,7 +47,11 @@ class Loader(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolTerms:
-    """`trust` is the level that no request of the pool leaves; `dedicated_to` the one tenant (name) that it serves."""
+    """`trust` is the level that no request of the pool leaves; `dedicated_to` the one tenant (name) that it serves.
+
+    `waived`: it serves although nothing has shown that its servers keep KV memory apart. That is tested again every
+    `prove_s` seconds.
+    """
 
     name: str = "default"
     trust: str = "shared"
@@ -53,6 +59,8 @@ class PoolTerms:
     lanes: LaneTerms = field(default_factory=LaneTerms)
     health_s: float = 10.0
     quarantine_s: float = 600.0
+    prove_s: float = 3_600.0
+    waived: bool = False
 
 
 class Pool:
@@ -83,11 +91,11 @@ class Pool:
         self.admit: Check = admit or Replica.check
         self._counter = load_counter(first.tokenizer)
         for one in self.replicas:
-            one.counter = self._counter
+            self._take(one)
+        self.company = Company(self.terms.name)
         self._lanes: Lanes[Replica] = Lanes(lambda: self.replicas, self.terms.lanes)
         self._quarantine = Quarantine(self.terms.quarantine_s)
-        self._suspects = asyncio.Lock()
-        self._draining: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._watching: asyncio.Task[None] | None = None
         self._settling: asyncio.Task[None] | None = None
         if not self.salted:
@@ -137,6 +145,7 @@ class Pool:
     async def stream(self, request: Request, tenant: str | None = None) -> AsyncGenerator[Piece, None]:
         if self.salted and not request.salt.strip():
             raise InvalidInput("a generation without a KV salt is never sent", item=request.request_id)
+        self._require_apart(tenant)
         self._watch()
         digest = self._quarantine.digest(
             request.prompt, tenant=tenant, model=self._named(request), max_tokens=request.max_tokens
@@ -150,6 +159,11 @@ class Pool:
                     async for piece in pieces:
                         yield piece
                 return
+            except NotIsolated:
+                if not any(one.usable for one in self.replicas):
+                    raise
+                tried.pop()  # nothing was asked of it
+                continue
             except Interrupted:
                 self._quarantine.require_free(digest, request.request_id)
                 if len(tried) >= _ATTEMPTS:
@@ -162,7 +176,7 @@ class Pool:
         """One attempt at one replica, which is added to `tried`."""
         async with AsyncExitStack() as alone:
             if self._quarantine.suspected(digest):
-                await alone.enter_async_context(self._turn(request))
+                await alone.enter_async_context(self._quarantine.alone(request.deadline))
             ticket = await self._lanes.enter(tokens, tenant=tenant, avoid=tried, deadline=request.deadline)
             replica = ticket.seat
             tried.append(replica)
@@ -186,12 +200,35 @@ class Pool:
     async def join(self, replica: Replica) -> None:
         """Let `replica` serve from now on, after its check. Raises what the check raises."""
         self._require_same_model(replica)
-        replica.counter = self._counter
+        self._take(replica)
         await self.admit(replica)
         replica.state = "serving"
         if replica not in self.replicas:
             self.replicas = (*self.replicas, replica)
         self._lanes.wake()
+
+    async def examine(self) -> dict[Replica, StrongroomError | None]:
+        """Check every replica that serves, also where it has passed before; what is wrong with each."""
+        self._watch()
+        serving = [replica for replica in self.replicas if replica.state == "serving"]
+        found = await asyncio.gather(*(_fault(replica) for replica in serving))
+        self._lanes.wake()
+        return dict(zip(serving, found, strict=True))
+
+    @property
+    def refusal(self) -> NotIsolated | None:
+        """Why nobody is served here, where that is for want of isolation."""
+        if self.terms.waived:
+            return None
+        if self.salted:
+            return refusal_of([replica.isolation for replica in self.replicas if replica.state == "serving"])
+        return None if self.terms.dedicated_to else self.company.refusal
+
+    def _require_apart(self, tenant: str | None) -> None:
+        if (refusal := self.refusal) is not None:
+            raise refusal.again()
+        if not self.salted and not self.terms.waived and not self.terms.dedicated_to:
+            self.company.require_alone(tenant)
 
     async def drain(self, replica: Replica) -> None:
         """Give `replica` nothing new, let its streams end, and close it."""
@@ -214,11 +251,14 @@ class Pool:
         new = [replica for endpoint, replica in wanted.items() if endpoint not in here]
         gone = [one for one in self.replicas if one.endpoint not in wanted and one.state == "serving"]
         self.terms = terms
+        for replica in self.replicas:
+            self._take(replica)
         self._lanes.terms = terms.lanes
         self._lanes.wake()
         if self._settling is not None:
             self._settling.cancel()
         self._settling = asyncio.get_running_loop().create_task(self._settle(new, gone))
+        self._beside(self.examine())
 
     async def retire(self) -> None:
         """Take nothing new, let every stream end, and close."""
@@ -231,10 +271,10 @@ class Pool:
         """Return when the last `reload` is done with: new replicas serve, and old ones are closed."""
         if self._settling is not None:
             await asyncio.wait([self._settling])
-        await asyncio.gather(*self._draining)
+        await asyncio.gather(*self._tasks)
 
     async def aclose(self) -> None:
-        tasks = [task for task in (self._watching, self._settling, *self._draining) if task is not None]
+        tasks = [task for task in (self._watching, self._settling, *self._tasks) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -247,15 +287,18 @@ class Pool:
                 new = [replica for replica in new if not await self._joined(replica)]
                 if any(one.usable and one not in gone for one in self.replicas):
                     for replica in gone:
-                        task = asyncio.create_task(self.drain(replica))
-                        self._draining.add(task)
-                        task.add_done_callback(self._draining.discard)
+                        self._beside(self.drain(replica))
                     gone = []
                 if new or gone:
                     await asyncio.sleep(self._next_look())
         finally:
             for replica in new:
                 await replica.aclose()
+
+    def _beside(self, work: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _joined(self, replica: Replica) -> bool:
         try:
@@ -265,23 +308,14 @@ class Pool:
             return False
         return True
 
-    @asynccontextmanager
-    async def _turn(self, request: Request) -> AsyncIterator[None]:
-        """Alone among the pool's requests under which a server has stopped."""
-        try:
-            async with until(request.deadline):
-                await self._suspects.acquire()
-        except TimeoutError:
-            raise Unavailable("no replica had room for the request before its deadline", item="generator") from None
-        try:
-            yield
-        finally:
-            self._suspects.release()
-
     def could_have(self, replica: Replica, terms: PoolTerms) -> bool:
         """Whether `replica` runs the pool's model, and `terms` keep the pool's trust level and tenant."""
         kept = (terms.trust, terms.dedicated_to) == (self.terms.trust, self.terms.dedicated_to)
         return kept and _model(replica.endpoint) == _model(self.endpoint)
+
+    def _take(self, replica: Replica) -> None:
+        replica.counter = self._counter
+        replica.isolation.waived = self.terms.waived
 
     def _require_same_model(self, replica: Replica) -> None:
         if _model(replica.endpoint) != _model(self.endpoint):
@@ -305,8 +339,12 @@ class Pool:
     async def _look_after(self) -> None:
         while True:
             await asyncio.sleep(self._next_look())
-            await asyncio.gather(*(replica.healthy() for replica in self.replicas if replica.state == "serving"))
+            await asyncio.gather(*(self._look_at(one) for one in self.replicas if one.state == "serving"))
             self._lanes.wake()
+
+    async def _look_at(self, replica: Replica) -> None:
+        if await replica.healthy() and replica.due(self.terms.prove_s):
+            await _fault(replica)  # then it is refused, or the next request sees to it
 
     def _next_look(self) -> float:
         return self.terms.health_s * random.uniform(*_HEALTH_JITTER)  # noqa: S311 (jitter)
@@ -347,6 +385,14 @@ class Serving:
 
     async def aclose(self) -> None:
         return None
+
+
+async def _fault(replica: Replica) -> StrongroomError | None:
+    try:
+        await replica.check()
+    except StrongroomError as failure:
+        return failure
+    return None
 
 
 def _model(endpoint: Endpoint) -> Endpoint:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Final
 
 from generation.prompt import Prompt
-from tenancy.errors import InvalidInput
+from generation.wire import until
+from tenancy.errors import InvalidInput, Unavailable
 
 _CRASHES: Final = 2
 _KEPT: Final = 1_024
@@ -27,6 +30,7 @@ class Quarantine:
         self._seconds = seconds
         self._clock = clock
         self._key = secrets.token_bytes(32)
+        self._turn = asyncio.Lock()
         self._crashes: OrderedDict[bytes, tuple[int, float]] = OrderedDict()
 
     def digest(self, prompt: Prompt, *, tenant: str | None, model: str, max_tokens: int) -> bytes:
@@ -63,3 +67,16 @@ class Quarantine:
     def cleared(self, digest: bytes) -> None:
         """The request was answered to its end."""
         self._crashes.pop(digest, None)
+
+    @asynccontextmanager
+    async def alone(self, deadline: float) -> AsyncIterator[None]:
+        """One at a time of the requests under which a server has stopped. Raises `Unavailable` at the deadline."""
+        try:
+            async with until(deadline):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise Unavailable("no replica had room for the request before its deadline", item="generator") from None
+        try:
+            yield
+        finally:
+            self._turn.release()

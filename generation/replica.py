@@ -27,8 +27,10 @@ from generation.breaker import Breaker, BreakerTerms
 from generation.endpoint import Endpoint
 from generation.events import ChatEvent, ErrorEvent, MalformedEvent, StreamTotals, WrongModel, decode_event
 from generation.generator import Delta, Finish, GeneratorRefused, Misfit, Piece, Rejected
+from generation.isolation import Isolation
 from generation.lanes import Load
 from generation.prompt import Prompt
+from generation.proof import NotIsolated
 from generation.server_check import check_server_info
 from generation.tokens import Counter, load_counter
 from generation.wire import Interrupted, Silent, Wire
@@ -77,7 +79,10 @@ class Patience:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What one generation asks; `deadline` is an instant of `time.monotonic()`. `request_id` never leaves us."""
+    """What one generation asks; `deadline` is an instant of `time.monotonic()`. `request_id` never leaves us.
+
+    `base`: of the model itself, also where the endpoint names an adapter.
+    """
 
     prompt: Prompt
     salt: str
@@ -85,15 +90,20 @@ class Request:
     max_tokens: int
     deadline: float
     adapter: Adapter | None = None
+    base: bool = False
 
 
 @dataclass(slots=True)
 class Attempt:
-    """One request at one replica. `lost`: the connection broke under it, as if it had stopped the server."""
+    """One request at one replica. `lost`: the connection broke under it, as if it had stopped the server.
+
+    `probe`: it is part of the check that other requests wait for.
+    """
 
     totals: StreamTotals
     trial: bool = False
     lost: bool = False
+    probe: bool = False
 
 
 class _Model(msgspec.Struct, frozen=True):
@@ -106,10 +116,14 @@ class _Models(msgspec.Struct, frozen=True):
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class Replica:
-    """`name` is unique in its pool. Use it within one event loop, and `aclose` it there."""
+    """`name` is unique in its pool. Use it within one event loop, and `aclose` it there.
+
+    That it keeps KV salts apart is shown at every check, and for adapters before the first request with one after it.
+    """
 
     endpoint: Endpoint
     name: str = ""
+    isolation: Isolation = field(default_factory=Isolation)
     patience: Patience = field(default_factory=Patience)
     breaker_terms: BreakerTerms = field(default_factory=BreakerTerms)
     connections: int = 64
@@ -120,6 +134,8 @@ class Replica:
     breaker: Breaker = field(init=False)
     _wire: Wire = field(init=False)
     _checked: bool = field(init=False)
+    _checked_at: float = field(init=False, default=0.0)
+    _adapters_apart: bool = field(init=False, default=False)
     _unanswered: int = field(init=False, default=0)
     _checking: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
 
@@ -138,7 +154,12 @@ class Replica:
     @property
     def usable(self) -> bool:
         """Whether a request may be sent there now."""
-        return self.state == "serving" and self.breaker.permits
+        return self.state == "serving" and self.breaker.permits and self.isolation.permits
+
+    def due(self, seconds: float) -> bool:
+        """Whether it is refused, or its last check is so many seconds ago."""
+        aged = self._checked and time.monotonic() - self._checked_at >= seconds
+        return self.salted and (aged or self.isolation.refused is not None)
 
     def begin(self) -> bool:
         return self.breaker.begin()
@@ -151,9 +172,10 @@ class Replica:
         self.counter = self.counter or load_counter(self.endpoint.tokenizer)
         return self.counter.count(text)
 
-    def attempt(self, *, trial: bool = False) -> Attempt:
+    def attempt(self, *, trial: bool = False, probe: bool = False) -> Attempt:
         """A new request id."""
-        return Attempt(StreamTotals(engine_request=secrets.token_hex(16), salted=self.salted), trial)
+        totals = StreamTotals(engine_request=secrets.token_hex(16), salted=self.salted)
+        return Attempt(totals, trial, probe=probe)
 
     async def generate(self, request: Request, attempt: Attempt) -> AsyncGenerator[Piece, None]:
         """One attempt; `Interrupted` where another one may succeed, else as `Generator.generate`."""
@@ -173,7 +195,8 @@ class Replica:
         yield self._finish(request, totals)
 
     async def check(self, deadline: float | None = None) -> None:
-        """Is it the server that it should be? Its version, model and storage tiers; of other kinds, whether it answers.
+        """Is it the server that it should be? Its version, model, storage tiers, and whether it keeps salts apart; of
+        other kinds, whether it answers.
 
         Raises `Unavailable` and its kinds.
         """
@@ -198,6 +221,7 @@ class Replica:
             pass  # it answers; not every server lists its models
         except Unavailable as failure:
             self._unanswered += 1
+            self._doubt(failure)
             if isinstance(failure, Misfit) or self._unanswered >= self.breaker_terms.failures:
                 self.breaker.trip()
             return False
@@ -239,9 +263,9 @@ class Replica:
         return {**body, "cache_salt": request.salt, "rid": engine_request} if self.salted else body
 
     def _requested(self, request: Request) -> str:
-        return (
-            f"{self.endpoint.model}:{request.adapter.server_name}" if request.adapter else self.endpoint.requested_model
-        )
+        if request.adapter is not None:
+            return f"{self.endpoint.model}:{request.adapter.server_name}"
+        return self.endpoint.model if request.base else self.endpoint.requested_model
 
     async def _events(self, request: Request, attempt: Attempt) -> AsyncGenerator[ChatEvent, None]:
         """The decoded events of one attempt, noted in its totals; stops the engine unless the stream ended itself."""
@@ -249,7 +273,8 @@ class Replica:
         response: httpx.Response | None = None
         running = False
         try:
-            await self._require_checked(request)
+            if not attempt.probe:
+                await self._require_checked(request)
             running = True
             response = await self._begun(request, totals)
             async with aclosing(cast("AsyncGenerator[str, None]", response.aiter_lines())) as lines:
@@ -287,7 +312,8 @@ class Replica:
         return await self._wire.next_data(lines, request.request_id, request.deadline, patience, begun=totals.begun)
 
     def _expected(self, request: Request) -> str:
-        return self._requested(request) if request.adapter else self.endpoint.answers_as or self._requested(request)
+        named = None if request.adapter or request.base else self.endpoint.answers_as
+        return named or self._requested(request)
 
     def _noted(self, failure: Unavailable, attempt: Attempt) -> Unavailable:
         """What is raised for `failure`, which the breaker has heard of."""
@@ -298,6 +324,8 @@ class Replica:
         return failure
 
     def _note(self, failure: Unavailable, *, trial: bool = False) -> None:
+        if isinstance(failure, NotIsolated):
+            return  # it is known already
         if isinstance(failure, Misfit):
             if self.breaker.state == "closed":
                 _log.error("a replica is left alone (%s): %s", self.name, failure.reason)
@@ -306,20 +334,30 @@ class Replica:
             self.breaker.succeed(trial=trial)
         elif not (isinstance(failure, Silent) and failure.in_time):
             self.breaker.fail()
+        self._doubt(failure)
+
+    def _doubt(self, failure: Unavailable) -> None:
         if isinstance(failure, Interrupted) and self.salted:
             self._checked = False  # another server may come back under this address
 
     async def _require_checked(self, request: Request) -> None:
-        if self._checked:
+        adapter = request.adapter if self.salted else None
+        if self._checked and (adapter is None or self._adapters_apart):
             return
         async with self._checking:
+            self.isolation.require()  # whoever had the turn before may have found out
             if not self._checked:
                 await self._check_server(request.request_id, request.deadline)
+            if adapter is not None and not self._adapters_apart:
+                await self.isolation.show(self.name, request.deadline, adapter)
+                self._adapters_apart = True
 
     async def _check_server(self, request_id: str, deadline: float) -> None:
-        """At first use and after every lost connection: the server's version, model and storage tiers."""
+        """At first use and after every lost connection: the server's version, model, storage tiers, and its proof."""
         check_server_info(await self._wire.get("/server_info", request_id, deadline), self.endpoint)
-        self._checked = True
+        self._adapters_apart = False
+        await self.isolation.show(self.name, deadline)
+        self._checked, self._checked_at = True, time.monotonic()
 
     async def _control(self, path: str, body: dict[str, Any]) -> None:
         status, answer = await self._wire.control(path, body, time.monotonic() + _CONTROL_SECONDS)

@@ -97,7 +97,12 @@ def pools_of(settings: GenerationSettings) -> dict[str, tuple[str, PoolSettings]
 
 def require_generation_possible(settings: Settings, tenant: str, contract: Contract) -> None:
     """Raise `InvalidInput` where this deployment cannot generate as agreed; the item is the path of the key."""
-    _table(pools_of(settings.generation), settings.generation).of(tenant, contract)
+    table_of(settings.generation).of(tenant, contract)
+
+
+def table_of(settings: GenerationSettings) -> Table:
+    """The pools as placement sees them, without opening any. Raises `InvalidInput`."""
+    return _table(pools_of(settings), settings)
 
 
 def _alone(settings: GenerationSettings) -> PoolSettings:

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from tenancy.errors import InvalidInput, TooLarge
+from tenancy.names import holds_control
 
 CONFIG: Final = "adapter_config.json"
 WEIGHTS: Final = "adapter_model.safetensors"
@@ -117,20 +118,20 @@ def _require_plain(folder: Path) -> None:
     if len(entries) > _MOST_ENTRIES:
         raise InvalidInput(f"the folder holds more than {_MOST_ENTRIES} files", item=str(folder))
     for entry in entries:
-        name = entry.name[:200]
+        name = _shown(entry.name)
         if entry.is_symlink() or not entry.is_file(follow_symlinks=False):
             raise InvalidInput(
                 "the folder holds a link, a folder or a special file",
                 item=name,
                 remedy="leave regular files alone in it",
             )
-        if Path(name).suffix.lower() in _PICKLES:
+        if Path(entry.name).suffix.lower() in _PICKLES:
             raise InvalidInput(
                 "the folder holds a file of a form that can run code when it is loaded",
                 item=name,
                 remedy=f"take it out; the weights belong in {WEIGHTS}",
             )
-        if name == "added_tokens.json":
+        if entry.name == "added_tokens.json":
             raise InvalidInput("adapters with tokens of their own are not served", item=name, remedy=_WHOLE_ONLY)
 
 
@@ -150,6 +151,8 @@ def _config(data: bytes) -> _Config:
         raise InvalidInput("not JSON", item=CONFIG) from None
     if config.peft_type.upper() != "LORA":
         raise InvalidInput("only LoRA adapters are served", item="peft_type", remedy="train one of peft_type LORA")
+    if holds_control(config.base_model_name_or_path):
+        raise InvalidInput("the base model's name holds control characters", item="base_model_name_or_path")
     if config.bias != "none":
         raise InvalidInput("an adapter that trains biases is not served", item="bias", remedy=_WHOLE_ONLY)
     for key in _EXTRAS:
@@ -167,7 +170,7 @@ def _modules(path: Path, config: _Config) -> tuple[str, ...]:
     for name, tensor in _header(path).items():
         match = _TENSOR.fullmatch(name)
         if match is None:
-            raise InvalidInput("not a tensor of a LoRA adapter", item=name[:200], remedy=f"see {WEIGHTS}")
+            raise InvalidInput("not a tensor of a LoRA adapter", item=_shown(name), remedy=f"see {WEIGHTS}")
         module = match[1]
         if module not in declared:
             raise InvalidInput(f"{CONFIG} does not declare the module {module}", item=name[:200])
@@ -180,6 +183,11 @@ def _modules(path: Path, config: _Config) -> tuple[str, ...]:
     if not found:
         raise InvalidInput("the file holds no tensor", item=WEIGHTS)
     return tuple(sorted(found))
+
+
+def _shown(name: str) -> str:
+    """A name out of a folder that somebody made, as it may stand in a message."""
+    return name[:200].encode("unicode_escape").decode("ascii")
 
 
 def _header(path: Path) -> Mapping[str, _Tensor]:

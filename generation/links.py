@@ -248,7 +248,9 @@ class LinkCheck:
 def links_in(text: str) -> Iterator[str]:
     """The addresses in `text`, in the form in which they are compared: each whole, and without what may follow it."""
     for word in _END.split(text.replace(">", "> ")):
-        for found in _START.finditer(word, overlapped=True):
+        # Most words hold none of the signs that an address needs.
+        starts = _START.finditer(word, overlapped=True) if _ADDRESS.search(word.rstrip(_TRIMMED)) else ()
+        for found in starts:
             rest = word[found.end() :] if found.group("target") else word[found.start() :]
             if found.group("target"):
                 rest = _balanced(rest)

@@ -14,12 +14,10 @@ import numpy.typing as npt
 from audit.record import GenerationUse, Policy, Resource
 from audit.trail import Trail
 from cache.lookup import Miss
-from generation.canary import CanaryCheck
 from generation.generator import Delta as Piece
 from generation.generator import Finish, ModelIdentity, Usage, prompt_tokens
 from generation.injection import REVISION as INSTRUCTION_RULES
-from generation.links import LinkCheck
-from generation.output import Chain, Withheld
+from generation.output import Chain
 from generation.prompt import Prompt, render
 from generation.routing import Placed
 from generation.salt import kv_salt, narrower
@@ -28,6 +26,7 @@ from indexing.filters import canonical
 from retrieval.abstain import Evidence, not_found
 from retrieval.citations import Citation, verify
 from retrieval.context import Context
+from retrieval.outgoing import outgoing, passed
 from retrieval.plan import Opened, Plan, open_plan
 from retrieval.question import Answer, AnswerPath, CacheReport, Delta, Done, Question
 from retrieval.recheck import require_readable
@@ -213,6 +212,8 @@ async def generate(
     places = asking.plan.route.places
     for number, placed in enumerate(places):
         begun = False
+        if placed.waived:
+            asking.trail.note(detail={"kv_isolation": "waived"})
         try:
             async with aclosing(_generate_at(asking, found, gathered, draft, placed)) as events:
                 async for event in events:
@@ -233,13 +234,13 @@ async def _generate_at(
     seconds and at the end.
     """
     path, plan, lease, generator = asking.path, asking.plan, asking.lease, placed.generator
-    context, checks = gathered.context, outgoing(plan, gathered.context)
+    context = gathered.context
 
-    def rendered() -> tuple[Prompt, int]:
+    def prepared() -> tuple[Prompt, int, Chain]:
         prompt = render(plan.template, plan.query, context.prompt_sources, plan.room.history, mark=plan.mark)
-        return prompt, prompt_tokens(prompt, generator.count)
+        return prompt, prompt_tokens(prompt, generator.count), outgoing(plan, gathered)
 
-    prompt, estimated = await path.workers.run(rendered)
+    prompt, estimated, checks = await path.workers.run(prepared)
     salt = _salt(asking, found, generator.identity)
     limit = plan.max_tokens if lease.max_output_tokens is None else min(plan.max_tokens, lease.max_output_tokens)
     deadline = time.monotonic() + path.settings.deadline_s
@@ -258,7 +259,7 @@ async def _generate_at(
                 produced += generator.count(piece.text)
                 tokens.used(estimated, produced)
                 lease.used(estimated, produced)
-                if leaving := _checked(asking, checks, piece.text):
+                if leaving := passed(asking.trail, checks, piece.text):
                     text += leaving
                     yield Delta(leaving)
         if finish is None:
@@ -272,28 +273,13 @@ async def _generate_at(
         yield Done(draft)
         return
     await require_readable(asking, context)
-    if leaving := _checked(asking, checks, None):
+    if leaving := passed(asking.trail, checks, None):
         text += leaving
         yield Delta(leaving)
-    asking.trail.note(detail=checks.detail)
     cited = _cite(asking, text, context, finish)
     cut = (HISTORY_CUT,) if plan.room.cut else ()
     warnings = (*gathered.warnings, *checks.warnings, *cut)
     yield Done(replace(draft, text=text, citations=cited, finish=finish.reason, nearest_titles=(), warnings=warnings))
-
-
-def outgoing(plan: Plan, context: Context) -> Chain:
-    """What every answer passes before it leaves, in this order."""
-    return Chain([CanaryCheck(plan.mark), LinkCheck(context.prompt_sources)])
-
-
-def _checked(asking: Asking, checks: Chain, text: str | None) -> str:
-    """What of `text` may leave, at the end (None) the rest. Which check withholds an answer is on record."""
-    try:
-        return checks.flush() if text is None else checks.feed(text)
-    except Withheld:
-        asking.trail.note(detail=checks.detail)
-        raise
 
 
 def _cite(asking: Asking, text: str, context: Context, finish: Finish) -> tuple[Citation, ...]:

@@ -249,8 +249,9 @@ def links_in(text: str) -> Iterator[str]:
     """The addresses in `text`, in the form in which they are compared: each whole, and without what may follow it."""
     for word in _END.split(text.replace(">", "> ")):
         # Most words hold none of the signs that an address needs.
-        starts = _START.finditer(word, overlapped=True) if _ADDRESS.search(word.rstrip(_TRIMMED)) else ()
-        for found in starts:
+        if not _ADDRESS.search(word.rstrip(_TRIMMED)) and "www." not in word.casefold():
+            continue
+        for found in _START.finditer(word, overlapped=True):
             rest = word[found.end() :] if found.group("target") else word[found.start() :]
             if found.group("target"):
                 rest = _balanced(rest)

@@ -25,7 +25,7 @@ class Stage(Protocol):
     """One check of one answer. `detail` (counts and verdicts, no text) is for the audit, `warnings` for the asker."""
 
     @property
-    def detail(self) -> Mapping[str, int | bool]: ...
+    def detail(self) -> Mapping[str, int | bool | str]: ...
 
     @property
     def warnings(self) -> tuple[str, ...]: ...
@@ -46,7 +46,7 @@ class Chain:
         self._stages = tuple(stages)
 
     @property
-    def detail(self) -> Mapping[str, int | bool]:
+    def detail(self) -> Mapping[str, int | bool | str]:
         return {name: value for stage in self._stages for name, value in stage.detail.items()}
 
     @property

@@ -6,18 +6,21 @@ import asyncio
 import json
 import secrets
 import subprocess
-from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from generation.endpoint import Endpoint
-from generation.generator import Finish, GeneratorRefused, prompt_tokens
+from generation.generator import Delta, Finish, Generator, GeneratorRefused, prompt_tokens
 from generation.pool import Pool
 from generation.prompt import Prompt, PromptSource
-from generation.replica import Request
+from generation.replica import Adapter, AdapterRefused, Replica, Request
+from tenancy.errors import Unavailable
 from tests.generation.prompts import finish_of, first_delta, pieces, prompt, soon, text_of
 from tests.support.sglang_server import ADMIN_KEY, API_KEY, MODEL, RunningServer
 from tests.support.sglang_stand_in import recording
@@ -28,7 +31,7 @@ LONG = PromptSource("S1", "long.md", "Long", " ".join(f"Sentence {number} of a l
 
 
 def on(server: RunningServer, test: Callable[[Pool], Awaitable[Any]], **changes: Any) -> Any:
-    settings = {
+    settings: dict[str, Any] = {
         "base_url": server.base_url,
         "model": MODEL,
         "revision": "r1",
@@ -38,8 +41,10 @@ def on(server: RunningServer, test: Callable[[Pool], Awaitable[Any]], **changes:
         **changes,
     }
 
+    loads = settings.pop("loads", False)
+
     async def run() -> Any:
-        client = Pool.of(Endpoint(**settings))
+        client = Pool([Replica(Endpoint(**settings))], loader=Lent() if loads else None)
         try:
             return await test(client)
         finally:
@@ -53,7 +58,22 @@ def body_of(client: Pool, salt: str, engine_request: str, max_tokens: int) -> di
     return client.replicas[0].body(asked, engine_request)
 
 
-async def finish(client: Pool, asked: Prompt, salt: str) -> Finish:
+@dataclass(frozen=True)
+class Lora:
+    server_name: str
+    revision: str
+    path: Path
+    manifest: Mapping[str, str] = field(default_factory=dict)
+
+
+class Lent:
+    """Whatever it is asked for is said to be loaded."""
+
+    def lent(self, replica: Replica, adapter: Adapter, deadline: float) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+
+async def finish(client: Generator, asked: Prompt, salt: str) -> Finish:
     stream = client.generate(asked, salt=salt, request_id="r", max_tokens=4, deadline=soon(60))
     async with aclosing(stream):
         return finish_of([piece async for piece in stream])
@@ -194,6 +214,65 @@ def test_the_recordings_of_the_stand_in_are_still_true(
         assert events(answer.text.splitlines()) == events(recorded["lines"])
     else:
         assert shape(json.loads(answer.text)) == shape(json.loads(recorded["body"]))
+
+
+def test_the_recordings_of_adapters_and_models_are_still_true(sglang: RunningServer) -> None:
+    name = secrets.token_hex(16)
+    folder = str(sglang.model.with_name(f"{sglang.model.name}-lora-a"))
+    asked: list[tuple[str, str, str, dict[str, str]]] = [
+        ("models", "GET", "/v1/models", {}),
+        ("adapter_loaded", "POST", "/load_lora_adapter", {"lora_name": name, "lora_path": folder}),
+        ("adapter_refused", "POST", "/load_lora_adapter", {"lora_name": "other", "lora_path": "/nowhere"}),
+        ("adapter_unloaded", "POST", "/unload_lora_adapter", {"lora_name": name}),
+    ]
+    with httpx.Client(base_url=sglang.base_url, trust_env=False, timeout=60) as client:
+        for recording_name, method, path, body in asked:
+            headers = {"Authorization": f"Bearer {API_KEY if method == 'GET' else ADMIN_KEY}"}
+            answer = client.request(method, path, json=body or None, headers=headers)
+            recorded = recording(recording_name)
+            assert (answer.status_code, answer.headers["content-type"]) == (
+                recorded["status"],
+                recorded["content_type"],
+            )
+            assert set(answer.json()) == set(json.loads(recorded["body"]))
+        refused = client.post("/load_lora_adapter", json={}, headers={"Authorization": f"Bearer {API_KEY}"})
+        assert refused.status_code == 401, "with both keys, the user's opens no control endpoint"
+
+
+def test_a_replica_loads_names_and_unloads_an_adapter(sglang: RunningServer) -> None:
+    async def ask(client: Pool) -> None:
+        lora = Lora(secrets.token_hex(16), "r1", sglang.model.with_name(f"{sglang.model.name}-lora-a"))
+        (replica,) = client.replicas
+        with pytest.raises(GeneratorRefused, match="400"):
+            await finish(client.adapted(lora), prompt(), secrets.token_hex(32))
+        await replica.load_adapter(lora.server_name, lora.path)
+        with pytest.raises(AdapterRefused):
+            await replica.load_adapter(lora.server_name, lora.path)
+        given = await pieces(client.adapted(lora), salt=secrets.token_hex(32), max_tokens=8)
+        assert finish_of(given).detail is None
+        assert text_of(given) != text_of(await pieces(client, salt=secrets.token_hex(32), max_tokens=8))
+        await replica.unload_adapter(lora.server_name)
+        with pytest.raises(AdapterRefused):
+            await replica.unload_adapter(lora.server_name)
+
+    on(sglang, ask, loads=True)
+
+
+def test_a_replica_is_checked_watched_and_drained(sglang: RunningServer) -> None:
+    async def ask(client: Pool) -> None:
+        (replica,) = client.replicas
+        await replica.check()
+        assert await replica.healthy()
+        stream = client.generate(prompt(), salt=secrets.token_hex(32), request_id="r", max_tokens=40, deadline=soon(60))
+        async with aclosing(stream):
+            await first_delta(stream)
+            drained = asyncio.create_task(client.drain(replica))
+            assert finish_of([Delta(""), *[piece async for piece in stream]]).reason in {"stop", "length"}
+        await asyncio.wait_for(drained, 30)
+        with pytest.raises(Unavailable, match="no replica"):
+            await finish(client, prompt(), secrets.token_hex(32))
+
+    on(sglang, ask)
 
 
 def test_the_recorded_description_is_still_true(sglang: RunningServer) -> None:

@@ -19,6 +19,7 @@ from generation.generator import Finish, ModelIdentity, Usage, prompt_tokens
 from generation.injection import REVISION as INSTRUCTION_RULES
 from generation.output import Chain
 from generation.prompt import Prompt, render
+from generation.quarantine import Quarantined
 from generation.routing import Placed
 from generation.salt import kv_salt, narrower
 from indexing.embed import Embedder
@@ -210,6 +211,7 @@ async def generate(
 ) -> AsyncGenerator[Delta | Done, None]:
     """Stream the answer of the route's first place; a later one takes over where nothing came from those before."""
     places = asking.plan.route.places
+    passed_over: list[str] = []
     for number, placed in enumerate(places):
         begun = False
         if placed.waived:
@@ -220,11 +222,13 @@ async def generate(
                     begun = True
                     yield event
             return
-        except Unavailable as failure:
-            if begun or number == len(places) - 1:
+        except (Unavailable, Quarantined) as failure:
+            if begun or number == len(places) - 1 or isinstance(failure, Quarantined):
+                asking.trail.note(detail={"failed_at": placed.pool})
                 raise
             _log.warning("a generator was passed over (%s)", type(failure).__name__)
-            asking.trail.note(detail={"fallback_from": placed.pool})
+            passed_over.append(placed.pool)
+            asking.trail.note(detail={"fallback_from": ", ".join(passed_over)})
 
 
 async def _generate_at(

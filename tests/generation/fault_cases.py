@@ -178,8 +178,8 @@ def deaf(stage: Stage) -> None:
 
 FAILED = "503 unavailable"
 CUT = "delta, error unavailable"
-ERRORED = "error, unavailable"
-NOTED = "error, unavailable; main, error, tokens booked"
+ERRORED = "error, unavailable, at main"
+NOTED = "error, unavailable, at main; main, error, tokens booked"
 STORED = "allowed; main, length, 112 in, 4 out"
 GONE = ("gone", "gone", "aborted, cancelled")
 STREAMED = "delta, usage, done"
@@ -210,7 +210,7 @@ CASES = (
         at_main(hang_up),
         "422 invalid-input",
         "422 invalid-input",
-        "refused, invalid-input",
+        "refused, invalid-input, at main",
         "2, 2",
         asks=3,
         again=True,
@@ -240,7 +240,7 @@ CASES = (
         left_alone_with(pools=["main", "vault"], fallback=True),
         FAILED,
         FAILED,
-        ERRORED,
+        "error, unavailable",
         "0, 0",
         then=FAILED,
     ),

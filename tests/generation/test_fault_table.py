@@ -93,10 +93,13 @@ def left(stage: Stage, question: dict[str, Any]) -> str:
 def recorded(event: dict[str, Any]) -> str:
     """The outcome in the tenant's log, with the pool that answered and what was booked."""
     said: str = event["outcome"] + (f", {event['reason']}" if event.get("reason") else "")
+    detail = event.get("detail") or {}
+    if "failed_at" in detail:
+        said += f", at {detail['failed_at']}"
     used = event.get("generation")
     if not used:
         return said
-    pool = used["pool"] + (f" for {event['detail']['fallback_from']}" if "fallback_from" in event["detail"] else "")
+    pool = used["pool"] + (f" for {detail['fallback_from']}" if "fallback_from" in detail else "")
     tokens = f"{used['input']} in, {used['output']} out"
     if used["finish"] == "error":  # then both are estimates
         tokens = "tokens booked" if used["input"] and used["output"] else "nothing booked"

@@ -163,6 +163,7 @@ class PooledRoutes:
                     entry.name,
                     entry.trust,
                     entry.context_length,
+                    _waived(deployment.generators[entry.name]),
                 )
                 for entry in places
             ),
@@ -239,3 +240,7 @@ def _split(model: str | None, allowed: Sequence[Entry]) -> tuple[str | None, str
 
 def _serving(generator: Generator, tenant_id: str, adapter: Loadable | None = None) -> Generator:
     return generator.serving(tenant_id, adapter) if isinstance(generator, Pool) else generator
+
+
+def _waived(generator: Generator) -> bool:
+    return isinstance(generator, Pool) and generator.terms.waived

@@ -221,7 +221,7 @@ class Pool:
         if self.terms.waived:
             return None
         if self.salted:
-            return refusal_of([replica.isolation for replica in self.replicas if replica.state == "serving"])
+            return refusal_of([replica.isolation for replica in self.replicas if replica.state != "draining"])
         return None if self.terms.dedicated_to else self.company.refusal
 
     def _require_apart(self, tenant: str | None) -> None:

@@ -135,6 +135,7 @@ class Replica:
     _wire: Wire = field(init=False)
     _checked: bool = field(init=False)
     _checked_at: float = field(init=False, default=0.0)
+    _doubted: bool = field(init=False, default=False)
     _adapters_apart: bool = field(init=False, default=False)
     _unanswered: int = field(init=False, default=0)
     _checking: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
@@ -157,9 +158,9 @@ class Replica:
         return self.state == "serving" and self.breaker.permits and self.isolation.permits
 
     def due(self, seconds: float) -> bool:
-        """Whether it is refused, or its last check is so many seconds ago."""
+        """Whether it is to be checked again: refused, busy or away in between, or its last check so long ago."""
         aged = self._checked and time.monotonic() - self._checked_at >= seconds
-        return self.salted and (aged or self.isolation.refused is not None)
+        return self.salted and (aged or self._doubted or self.isolation.refused is not None)
 
     def begin(self) -> bool:
         return self.breaker.begin()
@@ -221,7 +222,7 @@ class Replica:
             pass  # it answers; not every server lists its models
         except Unavailable as failure:
             self._unanswered += 1
-            self._doubt(failure)
+            self._checked = self._checked and not (self.salted and isinstance(failure, Interrupted))
             if isinstance(failure, Misfit) or self._unanswered >= self.breaker_terms.failures:
                 self.breaker.trip()
             return False
@@ -280,7 +281,7 @@ class Replica:
             async with aclosing(cast("AsyncGenerator[str, None]", response.aiter_lines())) as lines:
                 while (data := await self._next(lines, request, totals)) != "[DONE]":
                     event = decode_event(data, self._expected(request))
-                    if not totals.begun:
+                    if not totals.begun and not attempt.probe:
                         self.breaker.succeed(trial=attempt.trial)
                     totals.note(event)
                     yield event
@@ -334,11 +335,10 @@ class Replica:
             self.breaker.succeed(trial=trial)
         elif not (isinstance(failure, Silent) and failure.in_time):
             self.breaker.fail()
-        self._doubt(failure)
-
-    def _doubt(self, failure: Unavailable) -> None:
         if isinstance(failure, Interrupted) and self.salted:
-            self._checked = False  # another server may come back under this address
+            # Another server may come back under this address; of one that may just be busy it is found out beside.
+            self._checked = self._checked and not failure.away
+            self._doubted = True
 
     async def _require_checked(self, request: Request) -> None:
         adapter = request.adapter if self.salted else None
@@ -357,7 +357,7 @@ class Replica:
         check_server_info(await self._wire.get("/server_info", request_id, deadline), self.endpoint)
         self._adapters_apart = False
         await self.isolation.show(self.name, deadline)
-        self._checked, self._checked_at = True, time.monotonic()
+        self._checked, self._checked_at, self._doubted = True, time.monotonic(), False
 
     async def _control(self, path: str, body: dict[str, Any]) -> None:
         status, answer = await self._wire.control(path, body, time.monotonic() + _CONTROL_SECONDS)

@@ -21,13 +21,15 @@ _REMEDY = "GET /v1/models shows yours"
 class Placed:
     """A generator (one model, with an adapter or without) and the pool of replicas behind it.
 
-    `context_length` is what the model reads and writes at most, in tokens; None where it is not known.
+    `context_length` is what the model reads and writes at most, in tokens; None where it is not known. `waived`: the
+    operator lets it serve although nothing has shown that it keeps KV memory apart.
     """
 
     generator: Generator
     pool: str = "default"
     trust: str = "shared"
     context_length: int | None = None
+    waived: bool = False
 
 
 @dataclass(frozen=True, slots=True)

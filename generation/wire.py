@@ -21,6 +21,7 @@ from tenancy.errors import Unavailable
 
 _ABORT_SECONDS: Final = 1.0
 _TRANSIENT_STATUS: Final = frozenset({429, 502, 503, 504})
+_NOBODY_THERE: Final = frozenset({502, 504})
 _WRONG_KEY: Final = frozenset({401, 403})
 _NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _MOST_ERROR_BYTES: Final = 65_536
@@ -29,11 +30,15 @@ _log = logging.getLogger(__name__)
 
 
 class Interrupted(Unavailable):
-    """Nothing of the answer arrived; another attempt may succeed. `lost`: the connection broke under the request."""
+    """Nothing of the answer arrived; another attempt may succeed. `lost`: the connection broke under the request.
 
-    def __init__(self, reason: str, *, item: str | None = None, lost: bool = False) -> None:
+    `away`: the server was not there, and another one may come in its place.
+    """
+
+    def __init__(self, reason: str, *, item: str | None = None, lost: bool = False, away: bool = False) -> None:
         super().__init__(reason, item=item)
         self.lost = lost
+        self.away = away or lost
 
 
 class Silent(Unavailable):
@@ -82,13 +87,14 @@ class Wire:
         except httpx.HTTPError as error:
             lost = not isinstance(error, _NEVER_SENT)
             reason = f"the generator cannot be reached ({type(error).__name__})"
-            raise Interrupted(reason, item=request_id, lost=lost) from error
+            raise Interrupted(reason, item=request_id, lost=lost, away=True) from error
         if response.status_code == httpx.codes.OK:
             return response
         await response.aclose()
         status = response.status_code
         if status in _TRANSIENT_STATUS:
-            raise Interrupted(f"the generator is overloaded or away (status {status})", item=request_id)
+            reason = f"the generator is overloaded or away (status {status})"
+            raise Interrupted(reason, item=request_id, away=status in _NOBODY_THERE)
         raise _kind(status)(
             f"the generator refused the request (status {status})",
             item=request_id,

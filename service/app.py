@@ -48,7 +48,7 @@ def create_app(services: Services) -> Edge:
         Litestar(
             route_handlers=[
                 v1,
-                health.router(control, services.workers, EngineWatch(services.engines), services.path.cache),
+                health.router(control, services.workers, EngineWatch(services.engines), services.path),
             ],
             request_class=StrictRequest,
             request_max_body_size=services.settings.server.max_body,

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
+
+from msgspec import structs
 
 from generation.adapters.loading import AdapterLoader
 from generation.breaker import BreakerTerms
@@ -17,6 +20,7 @@ from generation.lanes import LaneTerms
 from generation.placement import DEFAULT, AdapterTerms, Deployment, Entry, PooledRoutes, Table
 from generation.pool import Check, Pool, PoolTerms
 from generation.replica import Patience, Replica
+from generation.selftest import prove
 from service.settings import GenerationSettings, PoolSettings, Settings
 from tenancy.contract import Contract, Tier
 from tenancy.errors import InvalidInput
@@ -73,7 +77,10 @@ def reload_routes(routes: PooledRoutes, settings: GenerationSettings) -> None:
 
 def pools_of(settings: GenerationSettings) -> dict[str, tuple[str, PoolSettings]]:
     """Every pool with the section of the settings that it comes from, checked. Raises `InvalidInput`."""
-    found = {name: (f"{_SECTION}.{name}", pool) for name, pool in settings.pools.items()}
+    found = {
+        name: (f"{_SECTION}.{name}", structs.replace(pool, kv_isolation=pool.kv_isolation or settings.kv_isolation))
+        for name, pool in settings.pools.items()
+    }
     if settings.kind != "extractive" or not found:
         if DEFAULT in found:
             raise InvalidInput(
@@ -120,6 +127,7 @@ def _alone(settings: GenerationSettings) -> PoolSettings:
         api_key_file=settings.api_key_file,
         admin_key_file=settings.admin_key_file,
         plaintext=settings.plaintext,
+        kv_isolation=settings.kv_isolation,
     )
 
 
@@ -157,10 +165,13 @@ def _adapter_terms(pool: PoolSettings) -> AdapterTerms | None:
 def _replicas(section: str, pool: PoolSettings) -> list[Replica]:
     patience = Patience(first_token_s=pool.first_token_s, stall_s=pool.stall_s)
     breaker = BreakerTerms(failures=pool.failures, pause_s=pool.pause_s)
-    return [
+    made = [
         Replica(endpoint, patience=patience, breaker_terms=breaker, connections=pool.slots)
         for endpoint in _endpoints(section, pool)
     ]
+    for replica in made:
+        replica.isolation.prover = partial(prove, replica)
+    return made
 
 
 def _endpoints(section: str, pool: PoolSettings) -> list[Endpoint]:
@@ -207,6 +218,8 @@ def _terms(name: str, pool: PoolSettings) -> PoolTerms:
         ),
         health_s=pool.health_s,
         quarantine_s=pool.quarantine_s,
+        prove_s=pool.prove_s,
+        waived=pool.kv_isolation == "waived",
     )
 
 

@@ -22,6 +22,7 @@ from service.connection import Connection
 from service.control import Control
 from service.deletion import sweep_collections
 from service.expiry import Expiry
+from service.isolation import require_isolation
 from service.logs import configure_logging
 from service.settings import ServerSettings, Settings
 from service.wiring import ServerLock, Services, build
@@ -41,7 +42,7 @@ def run(settings: Settings, again: Callable[[], Settings]) -> None:
     the settings that `again` reads.
 
     Raises `Conflict` beside another server, `InvalidInput` for a certificate that cannot be loaded, `Unavailable` for
-    an address that cannot be listened on.
+    an address that cannot be listened on, `NotIsolated` where no pool keeps its tenants' KV memory apart.
     """
     _check_certificate(settings.server)
     # Over PostgreSQL, too: servers share their tenants there, and each has a data directory of its own.
@@ -58,6 +59,7 @@ async def _serve(settings: Settings, again: Callable[[], Settings]) -> None:
     services.path.cache.renews = True
     try:
         await services.workers.run(require_fit, services.path.cache)
+        await require_isolation(services.path.routes)
         if not settings.server.tls_certificate and not _is_loopback(settings.server.host):
             _log.warning("plain HTTP on an address that others reach", host=settings.server.host)
         beside = [

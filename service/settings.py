@@ -73,7 +73,8 @@ class PoolSettings(Section, frozen=True):
     "shared". `answers_as` is the model's name in answers where it is not `model`. Of each replica: `slots` requests at
     one time, `small_slots` of them kept for prompts of less than `small_tokens`, and `prefill_tokens` of prompts whose
     first token has not come. Of the pool: `tenant_slots` requests of one tenant (0: no bound), `queue` that wait;
-    `context_length` is the model's, in tokens (0: not known).
+    `context_length` is the model's, in tokens (0: not known). `kv_isolation` is that of all pools where it is empty; it
+    is shown again every `prove_s` seconds.
 
     Tenants' adapters: `max_adapters` loaded at one time on each replica (0: the pool takes none), of rank
     `max_adapter_rank` at most, for `adapter_modules`; `adapter_bases` are what their makers may call the model, where
@@ -105,6 +106,8 @@ class PoolSettings(Section, frozen=True):
     failures: Positive = 3
     pause_s: Seconds = 1.0
     quarantine_s: Seconds = 600.0
+    kv_isolation: Literal["", "required", "waived"] = ""
+    prove_s: Seconds = 3_600.0
     max_adapters: Count = 0
     max_adapter_rank: Count = 0
     adapter_modules: tuple[str, ...] = ()
@@ -131,6 +134,7 @@ class GenerationSettings(Section, frozen=True):
     max_tokens: Positive
     deadline_s: Seconds
     kv_sharing: KvSharing
+    kv_isolation: Literal["required", "waived"]
     mixing: Mixing
     adapters_dir: str
     templates: dict[str, str]

@@ -27,6 +27,7 @@ from retrieval.question import AnswerPath, PathSettings
 from service.control import Control, open_control
 from service.engines import build_engines
 from service.generators import build_routes, reload_routes
+from service.isolation import note_tenants
 from service.loading import Loading
 from service.settings import Settings, VerifierSettings
 from tenancy.admission import Admission
@@ -75,6 +76,7 @@ class Services:
         """
         if isinstance(self.path.routes, PooledRoutes):
             reload_routes(self.path.routes, settings.generation)
+            note_tenants(self.path.routes, self.control.tenants.count()[0])
 
     async def aclose(self) -> None:
         """Release connections, threads and databases, in the order in which they depend on each other."""
@@ -120,6 +122,7 @@ def _build(settings: Settings, control: Control) -> Services:
         settings=_path_settings(settings),
         prices=settings.prices,
     )
+    note_tenants(path.routes, control.tenants.count()[0])
     loading, pipeline = Loading(settings.workers.loading), ingestion(embedders, engines)
     return Services(settings, control, workers, lanes, loading, pipeline, engines, path)
 

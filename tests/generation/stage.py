@@ -21,6 +21,7 @@ from generation.breaker import Breaker, BreakerTerms
 from generation.lanes import Load
 from generation.placement import PooledRoutes
 from generation.pool import Pool
+from service.isolation import require_isolation
 from tenancy.contract import Contract, GenerationTerms
 from tests.service.house import House, stream_events
 from tests.support.sglang_stand_in import Fault, StandIn, answer, stand_in
@@ -165,6 +166,7 @@ def stage(folder: Path, **environment: str) -> Iterator[Stage]:
         with house.client:
             house.put("acme", "notice.md", "The notice period in every case is three months.", allow=["tenant"])
             made = Stage(house, servers, loop)
+            made.within(lambda: require_isolation(house.services.path.routes))
             made.fresh()
             try:
                 yield made

@@ -12,7 +12,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from generation.selftest import INSTRUCTION
 
 RECORDINGS = Path(__file__).parents[1] / "generation" / "recordings"
 
@@ -66,6 +68,7 @@ class StandIn:
     """`faults` are taken one by one by generations; when none is left, `usual` follows: the recorded answer.
 
     `controls` answer other paths than generations. `running` counts requests that are being answered, by path.
+    Self-tests are no generations: `memory` says what they find, and `tests` counts them.
     """
 
     base_url: str = ""
@@ -74,6 +77,8 @@ class StandIn:
     controls: dict[str, Fault] = field(default_factory=dict)
     running: Counter[str] = field(default_factory=Counter)
     most_at_once: int = 0
+    memory: Memory = field(default_factory=lambda: Memory())
+    tests: int = 0
     info: dict[str, Any] = field(default_factory=lambda: json.loads(recording("server_info")["body"]))
     received: list[Received] = field(default_factory=list)
     aborted: asyncio.Event = field(default_factory=asyncio.Event)
@@ -85,7 +90,7 @@ class StandIn:
 
     @property
     def generations(self) -> list[Received]:
-        return self.requests("/v1/chat/completions")
+        return [request for request in self.requests("/v1/chat/completions") if not is_test(request)]
 
     @property
     def aborts(self) -> list[str]:
@@ -113,6 +118,9 @@ class StandIn:
             await connection.respond(200, "")
         elif path in _CONTROLS:
             await replay(_CONTROLS[path])(connection)
+        elif is_test(connection.request):
+            self.tests += 1
+            await stream(connection, tested_lines(connection, self.memory))
         else:
             await self._generate(connection)
 
@@ -123,6 +131,46 @@ class StandIn:
             await (self.faults.pop(0) if self.faults else self.usual)(connection)
         finally:
             self.running[connection.request.path] -= 1
+
+
+@dataclass(slots=True)
+class Memory:
+    """Whose prompts a request finds in the engine's memory: those of its own salt (and adapter), as it should be; all
+    of them; none; or those of its salt whatever the adapter. `size` is the tokens of every prompt.
+    """
+
+    found: Literal["salted", "all", "none", "any adapter"] = "salted"
+    size: int = 600
+    held: set[tuple[str, ...]] = field(default_factory=set)
+
+    def cached(self, body: Any) -> int:
+        """Tokens of the prompt that were there before; it is there now."""
+        prompt = json.dumps(body["messages"])
+        keys = {
+            "salted": (prompt, body["cache_salt"], body["model"]),
+            "all": (prompt,),
+            "any adapter": (prompt, body["cache_salt"]),
+            "none": (prompt, body["rid"]),
+        }
+        key = keys[self.found]
+        before = key in self.held
+        self.held.add(key)
+        return self.size - 1 if before else 0
+
+
+def is_test(request: Received) -> bool:
+    return bool(request.body) and request.body["messages"][0]["content"].startswith(INSTRUCTION)
+
+
+def tested_lines(connection: Connection, memory: Memory) -> list[str]:
+    """The recorded stream, of the model that was asked for, with what `memory` had of the prompt."""
+    lines = recorded_lines("stream", connection)
+    asked = connection.request.body["model"]
+    lines = [line.replace('"model":"tiny"', f'"model":"{asked}"') for line in lines]
+    usage = json.loads(lines[-2].removeprefix("data: "))
+    usage["usage"]["prompt_tokens"] = memory.size
+    usage["usage"]["prompt_tokens_details"]["cached_tokens"] = memory.cached(connection.request.body)
+    return [*lines[:-2], f"data: {json.dumps(usage)}", lines[-1]]
 
 
 @asynccontextmanager

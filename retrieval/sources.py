@@ -59,11 +59,16 @@ def gather(tenant: TenantHandle, plan: Plan, found: Passages, embedder: Embedder
         # Where no class is enough alone, the best passage's is tried, and the generator may still find nothing in it.
         chosen = next((group for group in groups if weighed(group).sufficient), groups[0])
     return Gathered(
-        context=assemble(chosen, plan.room.sources, plan.route.count),
+        context=assemble(chosen, plan.room.sources, plan.count),
         evidence=weighed(found.items),
         left_out=len(found.items) - len(chosen),
-        instructed=tuple(sorted({item.document_id for item in found.items if instructions_in(item.text)})),
+        instructed=tuple(sorted({item.document_id for item in found.items if _speaks(item)})),
     )
+
+
+def _speaks(item: Passage) -> bool:
+    """Whether what the prompt would hold of a passage speaks to the model, its title and name included."""
+    return bool(instructions_in(f"{item.title}\n{item.document}\n{item.text}"))
 
 
 def _groups(tenant: TenantHandle, found: Passages) -> list[list[Passage]]:

@@ -180,3 +180,26 @@ def test_a_tenants_own_template_can_be_opened_for_hits_and_be_the_contracts(acme
     acme("cache", "certificate", "--template", "house")
     assert "no such template" in acme("cache", "certificate", "--template", "absent", code=1)
     assert "names this template" in acme("template", "withdraw", "house", code=1)
+
+
+def test_a_change_by_a_command_holds_for_the_next_question_of_a_server_that_runs(acme: Run, folder: Path) -> None:
+    from retrieval.plan import open_plan
+    from retrieval.question import Question
+    from service.settings import load_settings
+    from service.wiring import build
+
+    acme("group", "add", "staff", "bo")
+    server = build(load_settings())
+    try:
+        asker = server.control.authenticator.operator("acme", "bo")
+
+        def held() -> str:
+            return open_plan(server.path, asker, Question(QUESTION, "0" * 32, template="brief")).plan.template.system
+
+        assert held() == "Be brief."
+        acme("template", "add", "brief", str(folder / "house.txt"))
+        assert held() == "Answer like the house."
+        acme("template", "withdraw", "brief")
+        assert held() == "Be brief."
+    finally:
+        server.close()

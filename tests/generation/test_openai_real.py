@@ -101,8 +101,9 @@ def test_a_client_that_leaves_ends_the_generation_at_the_engine(desk: Desk, sgla
     asyncio.run(all_leave())
     left = time.monotonic()
     desk.done(4)
+    ended = time.monotonic() - left
     while metric(sglang, "sglang:num_aborted_requests_total") < before + 4 or metric(sglang, "sglang:num_running_reqs"):
         assert time.monotonic() < left + 30
-    print(f"ended at the engine {time.monotonic() - left:.2f} s after the client left")
+    print(f"after the clients left: service done {ended:.2f} s, engine idle {time.monotonic() - left:.2f} s")
     outcomes = [event["outcome"] for event in desk.house.events("acme") if event["phase"] == "outcome"]
     assert outcomes[-4:] == ["aborted"] * 4

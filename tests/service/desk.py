@@ -109,7 +109,12 @@ def serving(folder: Path, *, spoken: bool = True, **environment: str) -> Iterato
     listening = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(server_config(desk, desk.house.settings.server))
     desk.address = f"http://127.0.0.1:{listening.getsockname()[1]}"
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+
+    async def serve() -> None:
+        await server.serve(sockets=[listening])
+        await desk.house.services.path.routes.aclose()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
     try:
         yield desk

@@ -221,6 +221,21 @@ def test_the_id_of_a_completion_is_that_of_the_answer_for_feedback(desk: Desk, c
     assert said.status_code == 200, said.text
 
 
+def test_an_adapter_is_named_behind_its_base_and_echoed(
+    desk: Desk, client: OpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    routes = desk.house.services.path.routes
+    choose = routes.choose
+
+    def with_adapter(domain: Any, view: Any, model: str | None, adapter: str | None) -> Any:
+        assert (model, adapter) == (f"{MODEL}:ad_7", None)
+        return choose(domain, view, MODEL, None)
+
+    monkeypatch.setattr(routes, "choose", with_adapter)
+    found = ask(client, model=f"{MODEL}:ad_7")
+    assert (found.model, provenance(found)["model"]) == (f"{MODEL}:ad_7", MODEL)
+
+
 # What is refused
 
 

@@ -203,3 +203,14 @@ def test_a_change_by_a_command_holds_for_the_next_question_of_a_server_that_runs
         assert held() == "Be brief."
     finally:
         server.close()
+
+
+def test_a_terminal_says_that_other_passages_were_left_out(
+    acme: Run, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    acme("group", "add", "hr", "ana")
+    acme("ingest", str(folder / "docs"), "--allow", "tenant")
+    (folder / "secret" / "salaries.md").write_text("The notice period of the director is a year.")
+    acme("ingest", str(folder / "secret"), "--allow", "group:hr")
+    assert run(["ask", QUESTION, "--tenant", "acme", "--user", "ana"]) == 0
+    assert "left out of the prompt" in capsys.readouterr().err

@@ -127,7 +127,7 @@ def answer(desk: Desk, tenant: str, **body: Any) -> str:
 def used(desk: Desk, tenant: str) -> list[str | None]:
     """The adapters in the audit's outcomes of answers, oldest first."""
     events = [event for event in desk.house.events(tenant) if event["phase"] == "outcome"]
-    return [event["generation"]["adapter"] for event in events if event.get("generation")]
+    return [event["generation"].get("adapter") for event in events if event.get("generation")]
 
 
 def engine(sglang: RunningServer, path: str, **body: str) -> httpx.Response:

@@ -104,6 +104,7 @@ class Attempt:
     trial: bool = False
     lost: bool = False
     probe: bool = False
+    since: float = field(default_factory=time.monotonic)
 
 
 class _Model(msgspec.Struct, frozen=True):
@@ -317,8 +318,13 @@ class Replica:
         return named or self._requested(request)
 
     def _noted(self, failure: Unavailable, attempt: Attempt) -> Unavailable:
-        """What is raised for `failure`, which the breaker has heard of."""
-        self._note(failure, trial=attempt.trial)
+        """What is raised for `failure`, which the breaker has heard of.
+
+        A request that came with little time left (it had waited for a place) says nothing about a silent server.
+        """
+        hurried = not attempt.totals.begun and time.monotonic() - attempt.since < self.patience.first_token_s / 2
+        if not (hurried and isinstance(failure, Silent)):
+            self._note(failure, trial=attempt.trial)
         attempt.lost = isinstance(failure, Interrupted) and failure.lost
         if isinstance(failure, Interrupted) and attempt.totals.begun:
             return Unavailable(failure.reason, item=failure.item)

@@ -20,6 +20,7 @@ from generation.generator import GeneratorRefused, Misfit, Rejected
 from tenancy.errors import Unavailable
 
 _ABORT_SECONDS: Final = 1.0
+_IDLE_SECONDS: Final = 2.0  # less than servers keep one (uvicorn: 5), or a request would meet a connection just closed
 _TRANSIENT_STATUS: Final = frozenset({429, 502, 503, 504})
 _NOBODY_THERE: Final = frozenset({502, 504})
 _WRONG_KEY: Final = frozenset({401, 403})
@@ -63,7 +64,7 @@ class Wire:
         self._client = httpx.AsyncClient(
             base_url=checked_url(endpoint),
             timeout=httpx.Timeout(None, connect=endpoint.connect_seconds),
-            limits=httpx.Limits(max_connections=connections),
+            limits=httpx.Limits(max_connections=connections, keepalive_expiry=_IDLE_SECONDS),
             trust_env=False,
             follow_redirects=False,
             transport=transport,

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +150,7 @@ class _Lora:
     server_name: str = "x7"
     revision: str = "r9"
     path: Path = Path("/adapters/x7")
+    manifest: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Loading:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -288,6 +288,20 @@ def test_silence_ends_a_request_long_before_its_deadline(fault: Fault, patience:
     assert server.aborts == [server.generations[0].body["rid"]]
 
 
+@pytest.mark.parametrize(("deadline", "state"), [(0.2, "closed"), (0.6, "open")])
+def test_who_came_with_little_time_left_says_nothing_about_a_silent_server(deadline: float, state: str) -> None:
+    async def test(server: StandIn) -> None:
+        async with pool_of(server, patience=Patience(first_token_s=1.0)) as pool:
+            await ask(pool)
+            always(server, silent)
+            for number in range(3):
+                with pytest.raises(Unavailable):
+                    await ask(pool, f"{number}?", deadline=soon(deadline))
+            assert pool.replicas[0].breaker.state == state
+
+    run(1, test)
+
+
 def test_patience_that_lasts_changes_nothing() -> None:
     async def test(server: StandIn) -> None:
         always(server, stall_after(3))
@@ -526,6 +540,7 @@ class Lora:
     server_name: str = "x7"
     revision: str = "r9"
     path: Path = Path("/adapters/x7")
+    manifest: Mapping[str, str] = field(default_factory=dict)
 
 
 class Loading:

@@ -1,6 +1,6 @@
 """The path of a question, top to bottom. Start reading here.
 
-    credential -> principal (the edge) -> trail -> tenant -> lease -> domain
+    credential -> principal (the edge) -> trail -> tenant -> lease -> blocked topics -> domain
         -> cache, exact -> vector -> cache, semantic -> passages -> context -> generator -> citations
         -> checked again -> compared, if drawn -> cache, store -> settled and audited as the blocks are left
 
@@ -18,6 +18,7 @@ from cache.flight import Role as Flight
 from cache.flight import Turn
 from cache.lookup import Mode, Reach
 from retrieval import cached, shadow, steps
+from retrieval.outgoing import verdicts_on_record
 from retrieval.question import Answer, AnswerEvent, AnswerPath, Delta, Done, Question, Retrieved
 from tenancy.admission import Estimate
 from tenancy.identity import Principal, Role
@@ -33,7 +34,10 @@ async def answer(path: AnswerPath, principal: Principal, question: Question) -> 
     steps: `Forbidden`, `LimitExceeded`, `NotFound`, `AuditUnavailable`, `Unavailable`, and `Revoked` where access to
     a source ended meanwhile, also between two deltas.
     """
-    async with path.trail.open(principal, action="answer", request_id=question.request_id, root=question.root) as trail:
+    async with (
+        path.trail.open(principal, action="answer", request_id=question.request_id, root=question.root) as trail,
+        verdicts_on_record(trail),
+    ):
         steps.note_question(trail, question)
         principal.require(Role.READER)
         opened = await steps.opened(path, principal, question)
@@ -44,6 +48,7 @@ async def answer(path: AnswerPath, principal: Principal, question: Question) -> 
             asking = steps.Asking(
                 path, principal, tenant, opened.embedder, opened.engine, plan, question, trail, lease, meter
             )
+            await steps.refuse_blocked_question(asking)
             asked, found = await cached.exact_hit(asking)
             served = await cached.replay(asking, asked, found)
             if isinstance(served, Answer):

@@ -9,6 +9,7 @@ from cache.lookup import Asked, Candidate, Hit, Miss
 from cache.store import Stored
 from retrieval import shadow, steps
 from retrieval.context import Context
+from retrieval.outgoing import shown_citations
 from retrieval.question import Answer
 from retrieval.recheck import require_adapter
 from retrieval.remembered import (
@@ -78,10 +79,24 @@ async def replay(asking: steps.Asking, asked: Asked, hit: Hit | Miss) -> Answer 
         missed = Miss(reason, (Candidate(hit.entry.id, hit.similarity, reason),))
         asking.trail.note(cache=miss_use(missed, asked))
         return missed
-    served = replayed(hit, asking.plan, seq, asking.question.request_id)
+    served = _through_rails(asking, replayed(hit, asking.plan, seq, asking.question.request_id))
     steps.settle(asking, served)
     await shadow.count_hit(asking, asked, hit)
     return served
+
+
+def _through_rails(asking: steps.Asking, served: Answer) -> Answer:
+    """What may leave of a stored answer, by the rails of this moment. Raises `Withheld` and `RailFailed`."""
+    rails = asking.plan.rails
+    text = rails.check_whole(served.text, cited=bool(served.citations))
+    shown = replace(served, text=text, citations=shown_citations(rails, served.citations))
+    verdicts = {"rail_mask_output": "pass" if shown == served else "masked"} if rails.terms.mask_output else {}
+    if rails.topics:
+        verdicts["rail_answer"] = "pass"
+    if rails.terms.require_citation:
+        verdicts["rail_citation"] = "pass"
+    asking.trail.note(detail=verdicts)
+    return shown
 
 
 async def store(

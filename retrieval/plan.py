@@ -8,8 +8,9 @@ import msgspec
 
 from cache.key import CompositeIdentity, RetrievalIdentity
 from cache.lookup import Mode
-from generation.budget import Room, divide
+from generation.budget import Count, Room, divide
 from generation.canary import canary
+from generation.guardrails.rails import Rails, rails_of
 from generation.prompt import Template, history_digest
 from generation.routing import Route
 from generation.templates import resolve
@@ -37,7 +38,8 @@ class Plan:
     """`query` stands alone; `rewritten` is the same text where it differs from what was typed, else `None`.
 
     `room` says what of the model's context is for what, and which turns of the conversation stand in the prompt;
-    `conversation` is the digest of all of them as sent. `mark` is the prompt's canary.
+    `conversation` is the digest of all of them as sent. `mark` is the prompt's canary. `rails` are the guard rails of
+    the tenant's contract.
     """
 
     query: str
@@ -49,6 +51,7 @@ class Plan:
     where: Filter | None
     room: Room
     mark: str
+    rails: Rails
     mixing: Mixing
     cache_mode: Mode
     conversation: str | None
@@ -58,6 +61,10 @@ class Plan:
     def max_tokens(self) -> int:
         """Tokens of the answer, at most."""
         return self.room.answer
+
+    def count(self, text: str) -> int:
+        """Tokens of `text` in the prompt, by the model that counts most."""
+        return _counting(self.route, self.rails)(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +98,11 @@ def make_plan(path: AnswerPath, domain: PermissionDomain, view: ReadView, questi
     most = view.tenant.contract.generation.max_output_tokens or settings.max_tokens
     max_tokens = min(question.max_tokens or settings.max_tokens, most)
     mark = canary(view.tenant.keys.purpose("prompt-canary"), template.revision)
-    room = _room(path, route, template, alone.text, question, max_tokens, mark)
+    rails = rails_of(view.tenant.contract.generation.guards)
+    room = _room(path, route, rails, template, alone.text, question, max_tokens, mark)
     return Plan(
         query=alone.text,
-        rewritten=alone.text if alone.changed else None,
+        rewritten=rails.shown(alone.text) if alone.changed else None,
         template=template,
         route=route,
         top_k=question.top_k or settings.top_k,
@@ -102,6 +110,7 @@ def make_plan(path: AnswerPath, domain: PermissionDomain, view: ReadView, questi
         where=None if question.filter is None else parse(question.filter, view.tenant.contract.metadata),
         room=room,
         mark=mark,
+        rails=rails,
         mixing=view.tenant.contract.generation.mixing or settings.mixing,
         cache_mode=_cache_mode(path, question, template.name),
         conversation=history_digest(question.history),
@@ -110,7 +119,14 @@ def make_plan(path: AnswerPath, domain: PermissionDomain, view: ReadView, questi
 
 
 def _room(
-    path: AnswerPath, route: Route, template: Template, query: str, question: Question, answer: int, mark: str
+    path: AnswerPath,
+    route: Route,
+    rails: Rails,
+    template: Template,
+    query: str,
+    question: Question,
+    answer: int,
+    mark: str,
 ) -> Room:
     """Nothing is cut where the model's context length is not known. Raises `InvalidInput`."""
     sources = path.settings.context_tokens
@@ -124,9 +140,16 @@ def _room(
         length=route.context_length,
         sources=sources,
         answer=answer,
-        count=route.count,
+        count=_counting(route, rails),
         mark=mark,
     )
+
+
+def _counting(route: Route, rails: Rails) -> Count:
+    """The more of a text as it is and as the model sees it: a placeholder may be longer than what it stands for."""
+    if not rails.terms.mask_input:
+        return route.count
+    return lambda text: max(route.count(text), route.count(rails.masked(rails.masks([text]), text).text))
 
 
 def _cache_mode(path: AnswerPath, question: Question, template: str) -> Mode:
@@ -152,7 +175,8 @@ def composite_identity(path: AnswerPath, embedder: Embedder, domain: PermissionD
         adapter_revision=model.adapter,
         embedder=msgspec.json.encode(embedder.fingerprint, order="sorted").decode(),
         generation=f"max_tokens={plan.max_tokens} context_tokens={path.settings.context_tokens} "
-        f"context_length={plan.route.context_length} mixing={plan.mixing} temperature={model.temperature:g}",
+        f"context_length={plan.route.context_length} mixing={plan.mixing} temperature={model.temperature:g} "
+        f"rails={plan.rails.revision}",
         user_id=None,
         filter=None if plan.where is None else canonical(plan.where),
         conversation=plan.conversation,

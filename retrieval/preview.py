@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from generation.generator import prompt_tokens
-from generation.prompt import Prompt, Template, render
+from generation.prompt import Prompt, Template
+from retrieval.masking import masked_prompt
 from retrieval.plan import Plan, open_plan
 from retrieval.question import AnswerPath, Question
 from retrieval.search import Passages, open_scope, search
@@ -51,6 +52,5 @@ def preview(path: AnswerPath, principal: Principal, question: Question, system: 
         where=plan.where,
     )
     gathered = gather(tenant, plan, found, embedder)
-    sources = gathered.context.prompt_sources
-    prompt = render(plan.template, plan.query, sources, plan.room.history, mark=MARK)
+    prompt = masked_prompt(plan, gathered.context, mark=MARK).prompt
     return Preview(plan, prompt, prompt_tokens(prompt, plan.route.count), found, gathered)

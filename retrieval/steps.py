@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 
@@ -15,10 +15,9 @@ from audit.record import GenerationUse, Policy, Resource
 from audit.trail import Trail
 from cache.lookup import Miss
 from generation.generator import Delta as Piece
-from generation.generator import Finish, ModelIdentity, Usage, prompt_tokens
+from generation.generator import Finish, ModelIdentity, Quote, Usage, prompt_tokens
+from generation.guardrails.rails import Leaving
 from generation.injection import REVISION as INSTRUCTION_RULES
-from generation.output import Chain
-from generation.prompt import Prompt, render
 from generation.quarantine import Quarantined
 from generation.routing import Placed
 from generation.salt import kv_salt, narrower
@@ -27,7 +26,8 @@ from indexing.filters import canonical
 from retrieval.abstain import Evidence, not_found
 from retrieval.citations import Citation, verify
 from retrieval.context import Context
-from retrieval.outgoing import outgoing, passed
+from retrieval.masking import Masking, masked_prompt
+from retrieval.outgoing import outgoing, passed, shown_citations, shown_evidence
 from retrieval.plan import Opened, Plan, open_plan
 from retrieval.question import Answer, AnswerPath, CacheReport, Delta, Done, Question
 from retrieval.recheck import require_readable
@@ -45,6 +45,7 @@ from tenancy.tenant import TenantHandle
 Vector = npt.NDArray[np.float32]
 
 HISTORY_CUT = "history-cut"
+UNCITED = "uncited"
 _log = logging.getLogger(__name__)
 
 
@@ -91,11 +92,22 @@ def note_plan(trail: Trail, plan: Plan) -> None:
         trail.note(filter=canonical(plan.where))
     if plan.route.adapter is not None:
         trail.note(detail={"adapter": plan.route.adapter})
+    trail.note(policy=Policy(rails=plan.rails.revision))
 
 
 async def opened(path: AnswerPath, principal: Principal, question: Question) -> Opened:
     """Refuses a suspended tenant, and what this deployment does not have, before anything is spent."""
     return await path.workers.run(open_plan, path, principal, question)
+
+
+async def refuse_blocked_question(asking: Asking) -> None:
+    """Raises `BlockedTopic` for a question, as typed or as understood, or a turn that holds a blocked phrase."""
+    rails, question = asking.plan.rails, asking.question
+    if not rails.topics:
+        return
+    texts = (question.query, asking.plan.query, *(turn.text for turn in question.history))
+    await asking.path.workers.run(rails.refuse_question, texts)
+    asking.trail.note(detail={"rail_question": "pass"})
 
 
 async def embed(asking: Asking) -> AskedVector:
@@ -191,6 +203,7 @@ async def sources_of(asking: Asking, found: Passages, embedder: Embedder) -> Gat
 
 async def begin(asking: Asking, miss: Miss, evidence: Evidence) -> Answer:
     """Make the intent durable; from here on bytes may leave. Returns the answer that stands if none is generated."""
+    evidence = shown_evidence(asking.plan.rails, evidence)
     seq = await asking.trail.intent()
     return Answer(
         text=not_found(asking.plan.query, evidence),
@@ -240,18 +253,23 @@ async def _generate_at(
     path, plan, lease, generator = asking.path, asking.plan, asking.lease, placed.generator
     context = gathered.context
 
-    def prepared() -> tuple[Prompt, int, Chain]:
-        prompt = render(plan.template, plan.query, context.prompt_sources, plan.room.history, mark=plan.mark)
-        return prompt, prompt_tokens(prompt, generator.count), outgoing(plan, gathered)
+    def prepared() -> tuple[Masking, int, Leaving]:
+        made = masked_prompt(plan, context, mark=plan.mark)
+        return made, prompt_tokens(made.prompt, generator.count), outgoing(plan, gathered, made.masks)
 
-    prompt, estimated, checks = await path.workers.run(prepared)
+    made, estimated, checks = await path.workers.run(prepared)
+    if made.masks.kinds:
+        count = made.masks.count
+        asking.trail.note(detail={"rail_mask_input": "masked" if count else "pass", "masked_input": count})
     salt = _salt(asking, found, generator.identity)
     limit = plan.max_tokens if lease.max_output_tokens is None else min(plan.max_tokens, lease.max_output_tokens)
     deadline = time.monotonic() + path.settings.deadline_s
     text, produced, checked = "", 0, 0.0
     finish: Finish | None = None
     with asking.hop("generate") as tokens:
-        pieces = generator.generate(prompt, salt=salt, request_id=draft.request_id, max_tokens=limit, deadline=deadline)
+        pieces = generator.generate(
+            made.prompt, salt=salt, request_id=draft.request_id, max_tokens=limit, deadline=deadline
+        )
         async with aclosing(pieces):
             async for piece in pieces:
                 if not isinstance(piece, Piece):
@@ -266,6 +284,7 @@ async def _generate_at(
                 if leaving := passed(asking.trail, checks, piece.text):
                     text += leaving
                     yield Delta(leaving)
+                checks.refuse()
         if finish is None:
             raise Unavailable("the generator ended without a finish", item="generator", remedy="try again")
         tokens.used(finish.usage.input, finish.usage.output)
@@ -277,18 +296,26 @@ async def _generate_at(
         yield Done(draft)
         return
     await require_readable(asking, context)
-    if leaving := passed(asking.trail, checks, None):
-        text += leaving
+    leaving, required = passed(asking.trail, checks, None), plan.rails.terms.require_citation
+    text += leaving
+    if leaving and not required:
         yield Delta(leaving)
-    cited = _cite(asking, text, context, finish)
+    checks.refuse()
+    cited = _cite(asking, checks.said, context, made.originals(finish.quotes, context))
     cut = (HISTORY_CUT,) if plan.room.cut else ()
     warnings = (*gathered.warnings, *checks.warnings, *cut)
+    if required:
+        asking.trail.note(detail={"rail_citation": "pass" if cited else "withheld"})
+        if not cited:
+            yield Done(replace(draft, warnings=(*warnings, UNCITED)))
+            return
+        yield Delta(text)
     yield Done(replace(draft, text=text, citations=cited, finish=finish.reason, nearest_titles=(), warnings=warnings))
 
 
-def _cite(asking: Asking, text: str, context: Context, finish: Finish) -> tuple[Citation, ...]:
-    """The citations of `text` that hold, on record."""
-    cited = verify(text, context.sources, finish.quotes)
+def _cite(asking: Asking, text: str, context: Context, quotes: Sequence[Quote]) -> tuple[Citation, ...]:
+    """The citations of `text` that hold, on record, as their asker may see them."""
+    cited = verify(text, context.sources, quotes)
     asking.trail.note(
         resources=[
             Resource(document=citation.document, version=citation.version, chunk=citation.chunk, stage="cited")
@@ -296,7 +323,7 @@ def _cite(asking: Asking, text: str, context: Context, finish: Finish) -> tuple[
         ],
         detail={"unknown_marks": cited.unknown, "unsupported_marks": cited.unsupported},
     )
-    return cited.citations
+    return shown_citations(asking.plan.rails, cited.citations)
 
 
 def settle(asking: Asking, finished: Answer) -> None:

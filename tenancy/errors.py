@@ -9,7 +9,8 @@
     │   └── TokenRefused        (tenancy.tokens) with a fixed detail for the log
     ├── Throttled               too many failed authentications
     ├── Forbidden               the role or the tenant of the credential does not fit
-    │   └── TenantSuspended
+    │   ├── TenantSuspended
+    │   └── BlockedTopic        (generation.guardrails) a question that the contract does not have answered
     ├── NotFound                absent, or not visible to the caller: deliberately the same
     ├── Conflict                the present state does not permit the change
     │   ├── AlreadyExists

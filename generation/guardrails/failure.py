@@ -21,6 +21,10 @@ class BlockedAnswer(Withheld):
     code = "blocked-answer"
 
 
+class UncitedAnswer(Withheld):
+    """An answer that has to cite something, and does not."""
+
+
 class RailFailed(StrongroomError):
     """A rail broke: nothing passes it. `item` is its name."""
 

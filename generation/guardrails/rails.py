@@ -19,12 +19,12 @@ from typing import Final
 import msgspec
 
 from generation.generator import Quote
-from generation.guardrails.failure import BlockedAnswer, BlockedTopic, failing_closed
+from generation.guardrails.failure import BlockedAnswer, BlockedTopic, UncitedAnswer, failing_closed
 from generation.guardrails.masks import Masked, Masks, removed
 from generation.guardrails.personal import find
 from generation.guardrails.stages import BlockedTopics, PersonalData, Rail, Restoring, UntilVerified
 from generation.guardrails.topics import Topics
-from generation.output import Chain, Stage, Withheld
+from generation.output import Chain, Stage
 from tenancy.contract import GuardTerms, PersonalKind
 
 RULES: Final = "rails-1"
@@ -70,7 +70,7 @@ class Rails:
         return Leaving(self, masks, first, then)
 
     def check_whole(self, text: str, cited: bool) -> str:
-        """What of a remembered answer may leave. Raises `BlockedAnswer`, and `Withheld` for one that cites nothing
+        """What of a remembered answer may leave. Raises `BlockedAnswer`, and `UncitedAnswer` for one that cites nothing
         where an answer has to.
         """
         with failing_closed("answer"):
@@ -78,7 +78,7 @@ class Rails:
         if topic is not None:
             raise _blocked(topic)
         if self.terms.require_citation and not cited:
-            raise Withheld("the answer cites nothing", item="citation", remedy="ask again")
+            raise UncitedAnswer("the answer cites nothing", item="citation", remedy="ask again")
         return self.shown(text)
 
 
@@ -118,19 +118,25 @@ class Leaving:
         """The rest, once the answer is complete; where citations are required, all of it, to be verified first."""
         return self._passed(self._chain.flush(), complete=True)
 
+    @property
+    def blocked(self) -> str | None:
+        """The topic of the blocked phrase that stands behind what has left."""
+        return None if self._topics is None else self._topics.blocked
+
     def refuse(self) -> None:
-        """Raises `BlockedAnswer` where a blocked phrase stands behind what has left."""
-        if self._topics is not None and self._topics.blocked is not None:
-            raise _blocked(self._topics.blocked)
+        """Raises `BlockedAnswer` where there is one."""
+        if self.blocked is not None:
+            raise _blocked(self.blocked)
 
     def _passed(self, text: str, *, complete: bool) -> str:
         if self._ended:
             return ""
-        self._ended = complete or (self._topics is not None and self._topics.blocked is not None)
+        self._ended = complete or self.blocked is not None
         self._unmasked.append(text)
         text = self._masking.feed(text) + (self._masking.flush() if self._ended else "")
         text = self._until_verified.feed(text)
-        return text + (self._until_verified.flush() if complete else "")
+        # What stands before a blocked phrase was not verified, and will not be.
+        return text + (self._until_verified.flush() if complete and self.blocked is None else "")
 
 
 def rails_of(terms: GuardTerms) -> Rails:

@@ -65,6 +65,7 @@ def tables(tree: ast.Module) -> Iterator[str]:
 # Objects that live for one request or one command.
 PER_REQUEST = {
     "audit/trail.py": "the trail of one request",
+    "generation/guardrails/topics.py": "the blocked phrases of one contract, for one request",
     "generation/links.py": "the check of one answer",
     "audit/verify.py": "one verification",
     "indexing/batch.py": "one run of ingestion",

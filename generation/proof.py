@@ -62,7 +62,7 @@ class Proof:
                 return None
             case "shared":
                 return (
-                    "remove what drops or rewrites `cache_salt` between here and the server; a server that ignores it"
+                    "remove what drops or rewrites `cache_salt` on the way, or replace a server that ignores it"
                 )
             case "inconclusive":
                 return (

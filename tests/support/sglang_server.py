@@ -56,14 +56,14 @@ class RunningServer:
 
 
 @contextmanager
-def running_server(logs: Path, *flags: str) -> Iterator[RunningServer]:
-    """Start a server on a free port, with both keys and room for adapters, and stop it afterwards.
+def running_server(logs: Path, *flags: str, port: int | None = None) -> Iterator[RunningServer]:
+    """Start a server on `port`, by default a free one, with both keys and room for adapters, and stop it afterwards.
 
     Raises `SglangNotRunning`.
     """
     home = _set_up(logs / "setup.log")
     python, model = home / "venv/bin/python", home / "model"
-    port = _free_port()
+    port = port or _free_port()
     command = [
         *("nice", "-n", "10", str(python), str(_HERE / "serve.py")),
         *("--model-path", str(model), "--served-model-name", MODEL, "--port", str(port)),

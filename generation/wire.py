@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import httpx
 
-from generation.endpoint import Endpoint, checked_url
+from generation.endpoint import Endpoint, authorities, checked_url
 from generation.generator import GeneratorRefused, Misfit, Rejected
 from tenancy.errors import Unavailable
 
@@ -59,12 +59,13 @@ class Wire:
     def __init__(
         self, endpoint: Endpoint, *, connections: int, transport: httpx.AsyncBaseTransport | None = None
     ) -> None:
-        """Raises `InvalidInput` for an address that cannot be used."""
+        """Raises `InvalidInput` for an address or a file of authorities that cannot be used."""
         self._endpoint = endpoint
         self._client = httpx.AsyncClient(
             base_url=checked_url(endpoint),
             timeout=httpx.Timeout(None, connect=endpoint.connect_seconds),
             limits=httpx.Limits(max_connections=connections, keepalive_expiry=_IDLE_SECONDS),
+            verify=authorities(endpoint),
             trust_env=False,
             follow_redirects=False,
             transport=transport,

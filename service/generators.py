@@ -13,7 +13,7 @@ from msgspec import structs
 
 from generation.adapters.loading import AdapterLoader
 from generation.breaker import BreakerTerms
-from generation.endpoint import Endpoint, checked_url
+from generation.endpoint import Endpoint, authorities, checked_url
 from generation.extractive import REVISION, ExtractiveGenerator
 from generation.generator import Generator
 from generation.lanes import LaneTerms
@@ -28,7 +28,16 @@ from tenancy.errors import InvalidInput
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _SECTION: Final = "generation.pools"
 _PORTS: Final = {"http": 80, "https": 443}
-_OF_SERVERS: Final = ("replicas", "model", "revision", "adapter", "answers_as", "api_key_file", "admin_key_file")
+_OF_SERVERS: Final = (
+    "replicas",
+    "model",
+    "revision",
+    "adapter",
+    "answers_as",
+    "api_key_file",
+    "admin_key_file",
+    "ca_file",
+)
 
 
 def build_routes(settings: GenerationSettings, *, admit: Check | None = None) -> PooledRoutes:
@@ -190,12 +199,14 @@ def _endpoints(section: str, pool: PoolSettings) -> list[Endpoint]:
             admin_key=admin_key,
             tokenizer=Path(pool.tokenizer).expanduser() if pool.tokenizer else None,
             plaintext=pool.plaintext,
+            ca_file=Path(pool.ca_file).expanduser() if pool.ca_file else None,
         )
         for address in pool.replicas
     ]
     for endpoint in endpoints:
         try:
             checked_url(endpoint)
+            authorities(endpoint)
         except InvalidInput as error:
             key = (error.item or "").removeprefix("generator.")
             key = "replicas" if key == "base_url" and section != "generation" else key

@@ -91,6 +91,7 @@ class PoolSettings(Section, frozen=True):
     context_length: Count = 0
     api_key_file: str = ""
     admin_key_file: str = ""
+    ca_file: str = ""
     plaintext: bool = False
     trust: str = ""
     dedicated_to: str = ""

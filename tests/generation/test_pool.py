@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
@@ -22,6 +23,7 @@ from generation.replica import Adapter, AdapterRefused, Patience, Replica
 from tenancy.errors import InvalidInput, Unavailable
 from tests.generation.prompts import finish_of, first_delta, prompt, soon, text_of
 from tests.generation.test_breaker import Clock
+from tests.support.redis_proxy import RedisProxy, certificate
 from tests.support.sglang_stand_in import (
     Connection,
     Fault,
@@ -657,3 +659,24 @@ def test_no_way_into_a_pool_leads_past_the_salt(salt: str) -> None:
             assert finish_of(await ask(pool)).salted
 
     assert sent(*run(1, test)) == [1]
+
+
+def test_an_encrypted_server_is_known_by_its_authority(tmp_path: Path) -> None:
+    both, public = certificate(tmp_path / "tls")
+
+    async def test(server: StandIn) -> None:
+        proxy = RedisProxy(int(server.base_url.rpartition(":")[2]), tls=both)
+        try:
+            there = Endpoint(base_url=f"https://127.0.0.1:{proxy.port}/v1", model="tiny", revision="r")
+            trusting, doubting = Pool.of(dataclasses.replace(there, ca_file=public)), Pool.of(there)
+            assert text_of(await ask(trusting)) == ANSWER
+            with pytest.raises(Unavailable, match="cannot be reached"):
+                await ask(doubting)
+            await trusting.aclose()
+            await doubting.aclose()
+        finally:
+            proxy.close()
+
+    assert sent(*run(1, test)) == [1]
+    with pytest.raises(InvalidInput, match="authorities"):
+        Pool.of(Endpoint(base_url="https://127.0.0.1:1", model="m", revision="r", ca_file=tmp_path / "none.pem"))

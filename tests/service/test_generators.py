@@ -113,6 +113,7 @@ def test_what_cannot_be_kept_apart_is_refused_at_start(pools: Any, routing: Any,
         (server("http://192.0.2.1:30000"), "generation.pools.main.replicas"),
         (server(A, model=""), "generation.pools.main.model"),
         (server(A, api_key_file="/nowhere/key"), "generation.pools.main.api_key_file"),
+        (server("https://a", ca_file="/nowhere/ca.pem"), "generation.pools.main.ca_file"),
     ],
 )
 def test_an_endpoint_that_cannot_be_used_is_refused_at_start(pool: Any, item: str) -> None:

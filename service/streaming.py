@@ -15,7 +15,7 @@ from litestar import Response
 from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Scope, Send
 
-from service.disconnect import while_connected
+from service.disconnect import ClientGone, while_connected
 from tenancy.errors import StrongroomError
 
 MEDIA_TYPE: Final = "text/event-stream"
@@ -52,21 +52,26 @@ class _Sender(ASGIResponse):
         super().__init__(media_type=MEDIA_TYPE)
         self._events = events
         self._failed = failed
+        self._started = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        await while_connected(receive, self._send(send))
+        try:
+            await while_connected(receive, self._send(send))
+        except ClientGone:
+            # Nobody is there to be told, and a client that leaves a stream is no fault of the service.
+            if not self._started:
+                raise
 
     async def _send(self, send: Send) -> None:
-        started = False
         async with aclosing(self._events()) as events:
             try:
                 async for event in events:
-                    if not started:
-                        started = True
+                    if not self._started:
+                        self._started = True
                         await _start(send)
                     await _body(send, event)
             except Exception as error:
-                if not started:
+                if not self._started:
                     raise
                 if not isinstance(error, StrongroomError):
                     _log.exception("stream failed")

@@ -19,7 +19,8 @@ from generation.endpoint import Endpoint, authorities, checked_url
 from generation.generator import GeneratorRefused, Misfit, Rejected
 from tenancy.errors import Unavailable
 
-_ABORT_SECONDS: Final = 1.0
+_ABORT_SECONDS: Final = 10.0
+_ABORT_WAIT_SECONDS: Final = 1.0
 _IDLE_SECONDS: Final = 2.0  # less than servers keep one (uvicorn: 5), or a request would meet a connection just closed
 _TRANSIENT_STATUS: Final = frozenset({429, 502, 503, 504})
 _NOBODY_THERE: Final = frozenset({502, 504})
@@ -151,11 +152,11 @@ class Wire:
         return response.status_code, response.content[:_MOST_ERROR_BYTES]
 
     async def abort(self, engine_request: str) -> None:
-        """Tell the engine to stop, whatever happens to this task; at most a second."""
+        """Tell the engine to stop, whatever happens to this task, which waits for its word a second at most."""
         task = asyncio.create_task(self._abort(engine_request))
         self._aborts.add(task)
         task.add_done_callback(self._aborts.discard)
-        await asyncio.shield(task)
+        await asyncio.wait({task}, timeout=_ABORT_WAIT_SECONDS)
 
     async def aclose(self) -> None:
         await asyncio.gather(*self._aborts, return_exceptions=True)

@@ -147,7 +147,7 @@ class PooledRoutes:
             raise NotFound("there is no such model", item=model, remedy=_SHOWS_YOURS)
         loadable: Loadable | None = None
         if (name := adapter if inside is None else inside) is not None:
-            # Absent, foreign, revoked, not for this user or not for this model: one query, and one answer.
+            # Absent, foreign, revoked, not for this user or not for this model: the same queries, and one answer.
             found = usable(domain, view, name) if adapter in (None, name) else None
             places = [entry for entry in places if found is not None and self._takes(entry, found)]
             if found is None or not places:

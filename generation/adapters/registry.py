@@ -3,7 +3,7 @@
 An engine that has loaded an adapter keeps it, whatever is decided here. So every question is checked against these
 rows in its own transaction, and again while it is answered; a changed adapter is a new row with a new random id, which
 an engine, the cache and KV memory take for another model. Absent, foreign, revoked and not allowed come out alike, of
-one query.
+the same queries.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def still_usable(domain: PermissionDomain, view: ReadView, adapter_id: str) -> b
 
 def all_usable(domain: PermissionDomain, view: ReadView) -> tuple[Registered, ...]:
     """The adapters that `domain` may use, by name."""
-    return tuple(one for one in registered(view) if one.revoked is None and _may(domain, view, one))
+    current = [one for one in registered(view) if one.revoked is None]
+    return tuple(one for one in current if one.allow is None or holds_any(domain, view, one.allow))
 
 
 def registered(view: ReadView, name: str | None = None) -> tuple[Registered, ...]:
@@ -166,11 +167,10 @@ def checked_name(name: str) -> str:
 
 
 def _permitted(domain: PermissionDomain, view: ReadView, rows: Sequence[Any]) -> Registered | None:
-    return next((found for found in map(_row, rows) if _may(domain, view, found)), None)
-
-
-def _may(domain: PermissionDomain, view: ReadView, adapter: Registered) -> bool:
-    return adapter.allow is None or holds_any(domain, view, adapter.allow)
+    found = next(map(_row, rows), None)
+    # Asked even where there is none: the time of a refusal tells nobody of an adapter that is not for him.
+    held = holds_any(domain, view, (found and found.allow) or ())
+    return found if found is not None and (found.allow is None or held) else None
 
 
 def _revoke(view: WriteView, name: str, now: float) -> tuple[str, ...]:

@@ -23,6 +23,9 @@ from tenancy.errors import Unavailable
 INSTRUCTION: Final = "This is a self-test of the server's memory. Answer with one word."
 """The beginning of every prompt of a self-test."""
 
+_ITEM: Final = "self-test"
+"""In errors, which an asker may read, in the place of a server's address."""
+
 _WORDS: Final = 160
 _SALTS: Final = ("A", "B", "C")
 _TRIES: Final = 3
@@ -61,7 +64,7 @@ class _Run:
         request = Request(
             prompt=self._prompt,
             salt=salt,
-            request_id=f"selftest of {self._replica.name}",
+            request_id=_ITEM,
             max_tokens=1,
             deadline=self._deadline,
             adapter=adapter,
@@ -72,7 +75,7 @@ class _Run:
             async for piece in pieces:
                 finish = piece if isinstance(piece, Finish) else finish
         if finish is None or finish.reason == "error":
-            raise Unavailable("the self-test was cut", item=self._replica.name)
+            raise Unavailable("the self-test was cut", item=_ITEM)
         return finish.usage
 
 

@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 HANDBOOK = " ".join(f"Rule {number}: the notice period is {number} months in case {number}." for number in range(40))
 USERS: dict[str, tuple[str, ...]] = {"ana": (), "carl": (), "bob": ("board",), "cook": ("kitchen",)}
 """Two of one permission domain, and two of their own."""
+PATIENCE_S = 240.0
 QUESTION = "What does the rule say about the notice period?"
 
 
@@ -228,13 +229,16 @@ def environment(folder: Path, base_url: str, model: Path, **more: Any) -> dict[s
 def test_the_service_starts_before_the_server_itself_and_not_before_a_proxy_that_strips_the_salt(
     sglang: RunningServer, tmp_path: Path
 ) -> None:
-    with serving(environment(tmp_path, sglang.base_url, sglang.model), tmp_path / "direct.log") as (_, address):
+    with serving(environment(tmp_path, sglang.base_url, sglang.model), tmp_path / "direct.log", PATIENCE_S) as (
+        _,
+        address,
+    ):
         assert httpx.get(f"{address}/healthz/ready").json()["pools_refused"] == 0
     (tested,) = [line for line in (tmp_path / "direct.log").read_text().splitlines() if "a replica was tested" in line]
     assert json.loads(tested)["verdict"] == "apart"
     with (
         stripping_proxy(sglang.base_url, "other_field") as proxy,
-        serving(environment(tmp_path, proxy, sglang.model), tmp_path / "harmless.log"),
+        serving(environment(tmp_path, proxy, sglang.model), tmp_path / "harmless.log", PATIENCE_S),
     ):
         pass
     with stripping_proxy(sglang.base_url, "cache_salt") as proxy:
@@ -248,7 +252,7 @@ def test_the_service_starts_before_the_server_itself_and_not_before_a_proxy_that
         (row,) = [row for row in doctor if row["check"] == "pool main"]
         assert (row["state"], "serves nobody" in row["finding"]) == ("wrong", True)
         waived = environment(tmp_path, proxy, sglang.model, kv_isolation="waived")
-        with serving(waived, tmp_path / "waived.log") as (_, address):
+        with serving(waived, tmp_path / "waived.log", PATIENCE_S) as (_, address):
             told = httpx.get(f"{address}/healthz/ready").json()
             assert (told["pools_refused"], told["pools_waived"]) == (0, 1)
         assert "KV ISOLATION IS WAIVED" in (tmp_path / "waived.log").read_text()

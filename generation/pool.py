@@ -24,6 +24,7 @@ from generation.prompt import Prompt
 from generation.proof import NotIsolated
 from generation.quarantine import Quarantine
 from generation.replica import Adapter, Replica, Request
+from generation.serving import Serving
 from generation.tokens import load_counter
 from generation.wire import Interrupted
 from tenancy.errors import InvalidInput, StrongroomError, Unavailable
@@ -160,7 +161,7 @@ class Pool:
                         yield piece
                 return
             except NotIsolated:
-                if not any(one.usable for one in self.replicas):
+                if not self.available:
                     raise
                 tried.pop()  # nothing was asked of it
                 continue
@@ -206,6 +207,11 @@ class Pool:
         if replica not in self.replicas:
             self.replicas = (*self.replicas, replica)
         self._lanes.wake()
+
+    @property
+    def available(self) -> bool:
+        """Whether a request could be sent to a replica now."""
+        return any(replica.usable for replica in self.replicas)
 
     async def examine(self) -> dict[Replica, StrongroomError | None]:
         """Check every replica that serves, also where it has passed before; what is wrong with each."""
@@ -348,43 +354,6 @@ class Pool:
 
     def _next_look(self) -> float:
         return self.terms.health_s * random.uniform(*_HEALTH_JITTER)  # noqa: S311 (jitter)
-
-
-@dataclass(frozen=True, slots=True)
-class Serving:
-    """A pool's generator for one tenant, perhaps with an adapter. It holds nothing: closing it closes no pool."""
-
-    pool: Pool
-    tenant: str | None = None
-    adapter: Adapter | None = None
-
-    @property
-    def identity(self) -> ModelIdentity:
-        return self.pool.identity_with(self.adapter)
-
-    @property
-    def salted(self) -> bool:
-        return self.pool.salted
-
-    def count(self, text: str) -> int:
-        return self.pool.count(text)
-
-    def generate(
-        self, prompt: Prompt, *, salt: str, request_id: str, max_tokens: int, deadline: float
-    ) -> AsyncGenerator[Piece, None]:
-        """See `Generator.generate`."""
-        request = Request(
-            prompt=prompt,
-            salt=salt,
-            request_id=request_id,
-            max_tokens=max_tokens,
-            deadline=deadline,
-            adapter=self.adapter,
-        )
-        return self.pool.stream(request, self.tenant)
-
-    async def aclose(self) -> None:
-        return None
 
 
 async def _fault(replica: Replica) -> StrongroomError | None:

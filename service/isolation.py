@@ -30,6 +30,11 @@ def isolation_of(routes: Routes) -> tuple[int, int]:
     return sum(pool.refusal is not None for pool in pools), sum(pool.terms.waived for pool in pools)
 
 
+def pools_away(routes: Routes) -> int:
+    """How many pools have no replica that a request could be sent to, for another reason than isolation."""
+    return sum(not pool.available and pool.refusal is None for pool in _pools(routes))
+
+
 async def require_isolation(routes: Routes) -> None:
     """Test every replica of every pool. What is refused is logged with its reason, as is what is waived.
 

@@ -8,7 +8,7 @@ from litestar import Router, get
 from retrieval.question import AnswerPath
 from service.control import Control
 from service.engine_check import EngineWatch
-from service.isolation import isolation_of
+from service.isolation import isolation_of, pools_away
 from tenancy.workers import Workers
 
 
@@ -19,14 +19,15 @@ class Health(msgspec.Struct, frozen=True):
 class Readiness(msgspec.Struct, frozen=True):
     """`engines_away`: vector engines that do not answer; the tenants of the others are served. `cache_away`: questions
     are answered afresh; `cache_failures`: how often the cache could not be used since this server began.
-    `pools_refused`: pools of generators that serve nobody, since nothing has shown that they keep KV memory apart;
-    `pools_waived`: those that serve all the same.
+    `pools_away`: pools of generators of which no replica is in reach; `pools_refused`: those that serve nobody, since
+    nothing has shown that they keep KV memory apart; `pools_waived`: those that serve all the same.
     """
 
     status: str
     engines_away: int
     cache_away: bool
     cache_failures: int
+    pools_away: int
     pools_refused: int
     pools_waived: int
 
@@ -47,8 +48,9 @@ def router(control: Control, workers: Workers, engines: EngineWatch, path: Answe
         away = await workers.run(engines.away)
         cache = path.cache.health()
         refused, waived = isolation_of(path.routes)
+        silent = pools_away(path.routes)
         failures = cache.counts.get("misses_while_away", 0) + cache.counts.get("writes_dropped", 0)
-        status = "ok" if cache.available and not away and not refused else "degraded"
-        return Readiness(status, away, not cache.available, failures, refused, waived)
+        status = "ok" if cache.available and not away and not silent and not refused else "degraded"
+        return Readiness(status, away, not cache.available, failures, silent, refused, waived)
 
     return Router("/healthz", route_handlers=[live, ready], tags=["health"], security=[{}])

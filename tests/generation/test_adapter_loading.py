@@ -13,8 +13,9 @@ from generation.adapters.files import copy_in
 from generation.adapters.loading import AdapterLoader, Loadable
 from generation.endpoint import Endpoint
 from generation.generator import GeneratorRefused
-from generation.pool import Pool, PoolTerms, Serving
+from generation.pool import Pool, PoolTerms
 from generation.replica import AdapterRefused, Replica
+from generation.serving import Serving
 from tests.generation.adapter_engine import Engine
 from tests.generation.prompts import pieces, prompt, soon, text_of
 from tests.support.lora import write_adapter

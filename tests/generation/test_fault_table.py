@@ -43,6 +43,16 @@ def test_a_fault_is_as_the_table_says(shared: Stage, case: Case, streamed: bool)
     assert shared.at_rest()
 
 
+def test_readiness_counts_pools_that_are_away(shared: Stage) -> None:
+    for away in (0, 1, 2):
+        shared.fresh()
+        for pool in list(shared.pools.values())[:away]:
+            for replica in pool.replicas:
+                replica.breaker.trip()
+        told = shared.house.get("/healthz/ready").json()
+        assert (told["pools_away"], told["status"]) == (away, "degraded" if away else "ok")
+
+
 def test_the_page_holds_the_table_of_today() -> None:
     assert markdown() in PAGE.read_text(encoding="utf-8"), "python -m tests.generation.fault_table --write"
 

@@ -10,8 +10,9 @@ from generation.endpoint import Endpoint
 from generation.extractive import ExtractiveGenerator
 from generation.generator import ModelIdentity
 from generation.placement import Deployment, Entry, PooledRoutes, Table
-from generation.pool import Pool, Serving
+from generation.pool import Pool
 from generation.routing import Route
+from generation.serving import Serving
 from tenancy.contract import Contract, GenerationTerms
 from tenancy.control import Tenants
 from tenancy.domain import permission_domain

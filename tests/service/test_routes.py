@@ -143,6 +143,7 @@ def test_readiness_fails_where_the_control_plane_is_away(house: House, monkeypat
         "engines_away": 0,
         "cache_away": False,
         "cache_failures": 0,
+        "pools_away": 0,
         "pools_refused": 0,
         "pools_waived": 0,
     }

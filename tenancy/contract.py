@@ -7,6 +7,7 @@ silently ignored is none.
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -31,15 +32,16 @@ Phrase = Annotated[str, msgspec.Meta(min_length=2, max_length=200)]
 MAX_FIELDS: Final = 64
 """Metadata fields of one contract."""
 
+_LETTERS: Final = re.compile(r"[^\W_].*[^\W_]", re.DOTALL)
 _REMEDY: Final = "see configs/contracts/example.toml"
 
 
 class GuardTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """Guard rails around one tenant's answers; each verdict is on record, and a rail that fails refuses.
 
-    `blocked` are topics by name with the words and phrases that belong to each. `mask_input` and `mask_output` are
-    kinds of personal data that the model, or the asker, does not see. `require_citation` withholds an answer of which
-    no citation could be verified.
+    `blocked` are topics by name with the words and phrases that belong to each; askers are told the name. `mask_input`
+    and `mask_output` are kinds of personal data that the model, or the asker, does not see. `require_citation`
+    withholds an answer of which no citation could be verified.
     """
 
     blocked: dict[Annotated[str, msgspec.Meta(min_length=1, max_length=60)], list[Phrase]] = {}
@@ -137,6 +139,13 @@ def check_contract(found: Mapping[str, Any]) -> Contract:
         reason, _, where = str(error).partition(" - at `$.")
         item = where.rstrip("`") or "contract"
         raise InvalidInput(reason[:1].lower() + reason[1:], item=item, remedy=_REMEDY) from None
+    for topic, phrases in contract.generation.guards.blocked.items():
+        if not phrases or not all(_LETTERS.search(phrase) for phrase in phrases):
+            raise InvalidInput(
+                "a blocked topic needs phrases, each of two letters or digits at least",
+                item=f"generation.guards.blocked.{topic}"[:200],
+                remedy=_REMEDY,
+            )
     if contract.tier == "dedicated" and contract.engine is None:
         raise InvalidInput(
             "the dedicated tier needs an engine of its own",

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from generation.generator import Delta, Finish, ModelIdentity, Piece, Usage
-from generation.output import Chain
 from generation.placement import Deployment, Entry, PooledRoutes, Table
 from generation.prompt import Prompt
 from retrieval import steps
@@ -94,7 +93,7 @@ def agree(house: House, mixing: Mixing) -> None:
 
 
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "outgoing", lambda _plan, _gathered: Chain([]))
+    monkeypatch.setattr(steps, "outgoing", lambda plan, _gathered, masks: plan.rails.leaving(masks, [], []))
 
 
 def everything(house: House, key: str, query: str = ASKED) -> list[str]:

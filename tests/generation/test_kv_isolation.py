@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from generation.endpoint import Endpoint
 from generation.placement import PooledRoutes
 from generation.prompt import Templates
 from generation.replica import Replica
+from generation.selftest import prove
 from service.isolation import require_isolation
 from tenancy import directory
 from tenancy.contract import Contract, GenerationTerms
 from tenancy.identity import Role
+from tests.generation.prompts import soon
+from tests.generation.test_selftest import Weights
 from tests.service.house import House
 from tests.service.test_server import command, serving
 from tests.support.sglang_server import ADMIN_KEY, API_KEY, MODEL, RunningServer, running_server
@@ -75,7 +81,8 @@ class Office:
         event = self.house.events(tenant)[-1]
         assert event["detail"]["salted"] is True
         assert "kv_isolation" not in event["detail"]
-        assert "cached" not in response.text
+        assert "cached_input" not in response.text
+        assert "cached_tokens" not in response.text
         used = event["generation"]
         return used["input"], used["cached_input"]
 
@@ -318,3 +325,30 @@ def test_a_proxy_that_begins_to_strip_the_salt_is_found_out_when_it_comes_back(
             refused = office.post("acme", "ana")
             assert (refused.status_code, "KV memory" in refused.json()["detail"]) == (503, True)
             assert office.house.get("/healthz/ready").json()["pools_refused"] == 1
+
+
+def test_an_adapter_finds_nothing_of_the_model_without_it_under_the_same_salt(sglang: RunningServer) -> None:
+    async def test() -> None:
+        weights = Weights(server_name=f"x{secrets.token_hex(8)}", path=sglang.model.with_name("model-lora-a"))
+        common: dict[str, Any] = {
+            "base_url": sglang.base_url,
+            "model": MODEL,
+            "revision": "r",
+            "api_key": API_KEY,
+            "admin_key": ADMIN_KEY,
+        }
+        dynamic, fixed = Replica(Endpoint(**common)), Replica(Endpoint(**common, adapter=weights.server_name))
+        fixed.isolation.prover = partial(prove, fixed)
+        await dynamic.load_adapter(weights.server_name, weights.path)
+        try:
+            found = await prove(dynamic, soon(120), weights)
+            assert (found.verdict, len(found.probes)) == ("apart", 4)
+            await fixed.check()
+            assert fixed.isolation.proof is not None
+            assert (fixed.isolation.proof.verdict, len(fixed.isolation.proof.probes)) == ("apart", 8)
+        finally:
+            await dynamic.unload_adapter(weights.server_name)
+            await dynamic.aclose()
+            await fixed.aclose()
+
+    asyncio.run(test())

@@ -30,7 +30,7 @@ ADMIN_KEY = "admin-key-of-the-tests"
 
 _HERE = Path(__file__).parent / "sglang_cpu"
 _RELEASE = "sglang-0.5.23"
-_START_SECONDS = 240
+_START_SECONDS = 400
 _PR_SET_PDEATHSIG = 1
 _LORA = (
     *("--enable-lora", "--lora-backend", "torch_native", "--max-lora-rank", "8"),

@@ -26,6 +26,9 @@ _GAP: Final = regex.compile(r"[^\S\n]*\n?[^\S\n]*")
 _LONGEST_GAP: Final = 3
 _DIGIT: Final = regex.compile(r"\d")
 _OPENING: Final = regex.compile(r"[+(]+")
+_NUMERIC: Final = regex.compile(r"\d|\A[+(]")
+_HINT: Final = regex.compile(r"[\d@]")
+_HINT_OPENING: Final = regex.compile(r"[\d+(]")
 
 _LATIN: Final = r"\p{Latin}\p{Greek}\p{Cyrillic}\p{M}\p{N}"
 _AT: Final = regex.compile(r"@")
@@ -79,6 +82,8 @@ def find(text: str, kinds: Collection[PersonalKind]) -> list[Item]:
     """The items of `kinds` in `text`, in order; none overlaps another."""
     folded = fold(text)
     found: list[Item] = []
+    if not _HINT.search(folded.text):
+        return found
     for run in runs(folded, 0, complete=True)[0]:
         found += items(folded, run, kinds)
     return found
@@ -108,7 +113,7 @@ def runs(folded: Folded, begin: int, *, complete: bool) -> tuple[list[Run], int]
                 if so_far is _NOTHING:
                     end(piece.start())
                 return found, start
-            so_far, gap = _SoFar(word, so_far.account or bool(_IBAN_HEAD.search(word))), ""
+            so_far, gap = _so_far(word, so_far.account), ""
         elif piece["gap"] and so_far is not _NOTHING:
             gap = piece.group()
         else:
@@ -120,28 +125,44 @@ def runs(folded: Folded, begin: int, *, complete: bool) -> tuple[list[Run], int]
 
 @dataclass(frozen=True, slots=True)
 class _SoFar:
-    """The last word of an open run, and whether an account number began in it."""
+    """Of an open run, whether its last word may be part of a number, and whether an account number began in it."""
 
-    word: str
+    numeric: bool
     account: bool
 
     def goes_on(self, gap: str) -> bool:
         """Whether an item may go on behind `gap`: a few spaces, or one line break."""
-        if len(gap) > _LONGEST_GAP or not _GAP.fullmatch(gap):
+        if not (self.numeric or self.account):
             return False
-        return self.account or bool(_DIGIT.search(self.word) or _OPENING.fullmatch(self.word))
+        return gap == " " or (len(gap) <= _LONGEST_GAP and bool(_GAP.fullmatch(gap)))
 
     def goes_on_with(self, gap: str, word: str) -> bool:
         """Likewise with `word`; in an account number also the letters of a bank ("GB82 WEST 1234")."""
-        numeric = bool(_DIGIT.search(word) or _OPENING.match(word))
-        return self.goes_on(gap) and (numeric or (self.account and bool(_SHORT.fullmatch(word))))
+        if not self.goes_on(gap):
+            return False
+        return bool(_NUMERIC.search(word)) or (self.account and bool(_SHORT.fullmatch(word)))
 
 
-_NOTHING: Final = _SoFar("", account=False)
+_NOTHING: Final = _SoFar(numeric=False, account=False)
+_WORD: Final = _SoFar(numeric=False, account=False)
+_NUMBER_WORD: Final = _SoFar(numeric=True, account=False)
+_ACCOUNT: Final = _SoFar(numeric=True, account=True)
+
+
+def _so_far(word: str, account: bool) -> _SoFar:
+    if account:
+        return _ACCOUNT
+    if not _HINT_OPENING.search(word):
+        return _WORD
+    if _IBAN_HEAD.search(word):
+        return _ACCOUNT
+    return _NUMBER_WORD if _DIGIT.search(word) or _OPENING.fullmatch(word) else _WORD
 
 
 def items(folded: Folded, run: Run, kinds: Collection[PersonalKind]) -> list[Item]:
     """The items in one run, at their places in the raw text."""
+    if not _HINT.search(folded.text, run.start, run.end):
+        return []
     text = folded.text[run.start : run.end]
     before = folded.text[max(0, run.start - CONTEXT) : run.start]
     taken: list[tuple[PersonalKind, int, int]] = []

@@ -19,6 +19,8 @@ _TOLD = {
     "instructions-in-source": "a source reads as if it gave the model instructions",
     "links-removed": "the answer held addresses that no cited source has",
     "history-cut": "the oldest turns of the conversation did not fit",
+    "personal-data-removed": "the tenant's contract takes such personal data out of answers",
+    "uncited": "an answer was made and withheld: no citation in it could be verified",
 }
 
 

@@ -39,7 +39,11 @@ def set_contract(
     empty: Annotated[bool, Parameter(negative=(), help="No contract: everything is the deployment's.")] = False,
     common: Common = DEFAULT,
 ) -> None:
-    """Put another contract in place, from the next request on. Engine and model change with `tenant move` alone."""
+    """Put another contract in place, from the next request on. Engine and model change with `tenant move` alone.
+
+    Guard rails (generation.guards) are described in docs/operations/guard-rails.md; what was remembered under others is
+    not served any more.
+    """
     from service.engines import require_possible
     from tenancy.contract import Contract, read_contract
 

@@ -47,7 +47,9 @@ EXAMPLES = [
 
 
 class CitationBody(msgspec.Struct, frozen=True):
-    """`quote` stands verbatim from `start` to `end` (characters) in the document's text of that version."""
+    """`quote` stands verbatim from `start` to `end` (characters) in the document's text of that version, but for
+    personal data that the tenant's contract takes out of it ("[email removed]").
+    """
 
     source: str
     document: str
@@ -84,8 +86,9 @@ class AnswerResponse(msgspec.Struct, frozen=True):
     """`finish` is "abstain" where the readable documents do not hold the answer: then `nearest` names the nearest
     titles and nothing is cited. `rewritten` is how a follow-up question was understood. `warnings` may hold
     "sources-separated" (passages with other readers were left out), "instructions-in-source" (a source speaks to the
-    model), "links-removed" and "history-cut". `request_id` and `created` (UTC
-    epoch seconds) are those of this response, also where a remembered answer is served.
+    model), "links-removed", "history-cut", "personal-data-removed" and "uncited" (an answer without a verified citation
+    was withheld: guard rails of the contract). `request_id` and `created` (UTC epoch seconds) are those of this
+    response, also where a remembered answer is served.
     """
 
     answer: str

@@ -5,8 +5,9 @@
 Every question of a public set is searched over all of its documents, as if its asker might read them all; their access
 lists are then drawn in several ways. `allow` is the share of questions with a relevant document among the passages
 found; a rule that chooses one class keeps a part of that. `product` is the rule of `retrieval.sources`; `mixed` the
-share of questions whose passages are of several classes, `passages` and `evidence` the shares of all passages found
-and of the relevant ones that the product's rule keeps. The last line is JSON.
+share of questions whose passages are of several classes, `passages` and `evidence` what the product's rule
+puts into the prompt, as a share of all passages and of the relevant ones that `allow` puts there (it also takes what was
+found behind them). The last line is JSON.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from retrieval.fusion import dense_weight_for, fuse
 from retrieval.passage import Passage
 
 SETS = ("xquad-en", "xquad-zh", "xquad-de", "cranfield")
-TOP = 8
+TOP, WIDER = 8, 24  # as the service searches with its default top_k
 
 
 @dataclass(frozen=True)
 class Found:
-    """One question with its passages, best first, and the relevant documents' ids."""
+    """One question with its passages, best first and more than are used, and the relevant documents' ids."""
 
     question: str
     passages: list[Passage]
@@ -71,7 +72,7 @@ def product(found: Found, groups: Sequence[Sequence[Passage]]) -> Sequence[Passa
     return groups[0]
 
 
-RULES: dict[str, Rule] = {"product": product, "best": best, "total": total, "cover": covering}
+RULES: dict[str, Rule] = {"best": best, "total": total, "cover": covering}
 
 
 def search_all(data: RetrievalSet, vectors: StoredVectors) -> list[Found]:
@@ -83,11 +84,11 @@ def search_all(data: RetrievalSet, vectors: StoredVectors) -> list[Found]:
         cosine, lexical = passages @ vectors.encode_query(question), bm25.scores(question)
         covers = vectors.covers(question)
         near, worded = ([(int(row), float(leg[row])) for row in np.argsort(-leg)[:100]] for leg in (cosine, lexical))
-        ranked = fuse(near, worded, dense_weight_for(covers))[:TOP]
+        ranked = fuse(near, worded, dense_weight_for(covers))[:WIDER]
         held = [
             Passage(ids[row], row, "", "v", "c0", row, 0, len(texts[row]), texts[row], score) for row, score in ranked
         ]
-        similarity = float(cosine[[row for row, _ in ranked]].max()) if covers >= COVERED else None
+        similarity = float(cosine[[row for row, _ in ranked[:TOP]]].max()) if covers >= COVERED else None
         relevant = frozenset(number[name] for name in data.relevant[key])
         found.append(Found(question, held, relevant, similarity, vectors.fingerprint.name))
     return found
@@ -113,18 +114,20 @@ def grouped(passages: Sequence[Passage], classes: Mapping[int, int]) -> list[lis
 
 def kept(found: Sequence[Found], classes: Mapping[int, int]) -> dict[str, float]:
     """By rule, the share of questions with a relevant document in the chosen class; the others as above."""
-    shares = dict.fromkeys(["mixed", *RULES], 0.0)
+    shares = dict.fromkeys(["mixed", "product", *RULES], 0.0)
     held, of, evidence, relevant = 0, 0, 0, 0
     for one in found:
-        groups = grouped(one.passages, classes)
+        groups = grouped(one.passages[:TOP], classes)
+        wider = grouped(one.passages, classes)
         shares["mixed"] += (len(groups) > 1) / len(found)
+        stays = product(one, wider)[:TOP] if len(groups) > 1 else one.passages[:TOP]
+        shares["product"] += any(passage.document_id in one.relevant for passage in stays) / len(found)
         for label, rule in RULES.items():
             chosen = rule(one, groups) if groups else ()
             shares[label] += any(passage.document_id in one.relevant for passage in chosen) / len(found)
-        stays = product(one, groups) if groups else ()
-        held, of = held + len(stays), of + len(one.passages)
+        held, of = held + len(stays), of + len(one.passages[:TOP])
         evidence += sum(passage.document_id in one.relevant for passage in stays)
-        relevant += sum(passage.document_id in one.relevant for passage in one.passages)
+        relevant += sum(passage.document_id in one.relevant for passage in one.passages[:TOP])
     return {**shares, "passages": held / max(of, 1), "evidence": evidence / max(relevant, 1)}
 
 
@@ -140,7 +143,7 @@ def main() -> int:
     for name in arguments.sets:
         data = read_set(arguments.data, name)
         found = search_all(data, vectors)
-        allow = sum(any(p.document_id in one.relevant for p in one.passages) for one in found) / len(found)
+        allow = sum(any(p.document_id in one.relevant for p in one.passages[:TOP]) for one in found) / len(found)
         print(f"{name}: {len(found)} questions, {len(data.documents)} documents, allow {allow:.3f}")
         results[name] = {"allow": {"share": allow, "questions": len(found)}}
         for way, classes in classes_of(data).items():

@@ -73,7 +73,7 @@ async def answer(path: AnswerPath, principal: Principal, question: Question) -> 
                     yield Done(served)
                     return
                 async with shadow.Comparison(asking, asked, served) as comparison:
-                    passages, vector = await steps.passages(asking, vector)
+                    passages, vector = await steps.passages(asking, vector, plan.breadth)
                     gathered = await steps.sources_of(asking, passages, vector.embedder)
                     draft = await steps.begin(asking, served, gathered.evidence)
                     finished = draft
@@ -109,7 +109,7 @@ async def retrieve(path: AnswerPath, principal: Principal, question: Question) -
             asking = steps.Asking(
                 path, principal, tenant, opened.embedder, opened.engine, plan, question, trail, lease, meter
             )
-            passages, vector = await steps.passages(asking, await steps.embed(asking))
+            passages, vector = await steps.passages(asking, await steps.embed(asking), plan.top_k)
             seq = await trail.intent()
             lease.settle(vector.embedder.token_count(plan.query), 0)
             return Retrieved(passages.items, seq, question.request_id)

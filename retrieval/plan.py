@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -32,6 +32,8 @@ from tenancy.tenant import ReadView, TenantHandle
 
 RESPONSE_CONTRACT = "answer-1"
 
+_WIDER, _WIDEST = 3, 48
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -50,12 +52,19 @@ class Plan:
     search_mode: SearchMode
     where: Filter | None
     room: Room
-    mark: str
+    mark: str = field(repr=False)
     rails: Rails
     mixing: Mixing
     cache_mode: Mode
     conversation: str | None
     estimate: Estimate
+
+    @property
+    def breadth(self) -> int:
+        """How many passages to search for: where other reader classes are left out, more than can be used."""
+        if self.mixing == "allow":
+            return self.top_k
+        return max(self.top_k, min(_WIDER * self.top_k, _WIDEST))
 
     @property
     def max_tokens(self) -> int:

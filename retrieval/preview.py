@@ -45,7 +45,7 @@ def preview(path: AnswerPath, principal: Principal, question: Question, system: 
         open_scope(principal, tenant, path.collections),
         plan.query,
         embedder.encode_query(plan.query),
-        plan.top_k,
+        plan.breadth,
         plan.search_mode,
         model=embedder.fingerprint,
         covers=embedder.covers(plan.query),

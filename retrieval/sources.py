@@ -29,8 +29,8 @@ _COVERED: Final = 0.5
 class Gathered:
     """The sources of a prompt and whether they can answer.
 
-    `left_out` counts passages of other reader classes, `instructed` are ids of documents of which a passage found
-    speaks to the model, whether it stands in the prompt or not.
+    `left_out` counts passages of other reader classes among the best, `instructed` are ids of documents of which a
+    passage among the best, or in the prompt, speaks to the model.
     """
 
     context: Context
@@ -53,16 +53,18 @@ def gather(tenant: TenantHandle, plan: Plan, found: Passages, embedder: Embedder
     def weighed(passages: Sequence[Passage]) -> Evidence:
         return weigh(plan.query, passages, similarity=similarity, model=embedder.fingerprint.name)
 
-    chosen: Sequence[Passage] = found.items
-    groups = _groups(tenant, found) if plan.mixing == "separate" and len(chosen) > 1 else []
+    best = found.items[: plan.top_k]
+    chosen: Sequence[Passage] = best
+    groups = _groups(tenant, found) if plan.mixing == "separate" and len(best) > 1 else []
     if len(groups) > 1:
         # Where no class is enough alone, the best passage's is tried, and the generator may still find nothing in it.
-        chosen = next((group for group in groups if weighed(group).sufficient), groups[0])
+        chosen = next((group for group in groups if weighed(group).sufficient), groups[0])[: plan.top_k]
+    looked = {item.chunk_id: item for item in (*best, *chosen)}
     return Gathered(
         context=assemble(chosen, plan.room.sources, plan.count),
-        evidence=weighed(found.items),
-        left_out=len(found.items) - len(chosen),
-        instructed=tuple(sorted({item.document_id for item in found.items if _speaks(item)})),
+        evidence=weighed(best),
+        left_out=len(looked) - len(chosen),
+        instructed=tuple(sorted({item.document_id for item in looked.values() if _speaks(item)})),
     )
 
 

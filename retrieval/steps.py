@@ -114,18 +114,18 @@ async def embed(asking: Asking) -> AskedVector:
     return await _embed(asking, asking.embedder)
 
 
-async def passages(asking: Asking, vector: AskedVector) -> tuple[Passages, AskedVector]:
-    """The best readable passages, on record as retrieved, and the vector that found them.
+async def passages(asking: Asking, vector: AskedVector, top_k: int) -> tuple[Passages, AskedVector]:
+    """The best `top_k` readable passages, on record as retrieved, and the vector that found them.
 
     Where the tenant moved to another embedding model meanwhile, the question is embedded with that one.
     """
     path = asking.path
     for _ in range(ATTEMPTS - 1):
         try:
-            return await _passages(asking, vector), vector
+            return await _passages(asking, vector, top_k), vector
         except ModelMoved:
             vector = await _embed(asking, await path.workers.run(_model_now, asking))
-    return await _passages(asking, vector), vector
+    return await _passages(asking, vector, top_k), vector
 
 
 def _model_now(asking: Asking) -> Embedder:
@@ -133,7 +133,7 @@ def _model_now(asking: Asking) -> Embedder:
         return asking.path.embedders.of(view)
 
 
-async def _passages(asking: Asking, vector: AskedVector) -> Passages:
+async def _passages(asking: Asking, vector: AskedVector, top_k: int) -> Passages:
     path, plan, embedder = asking.path, asking.plan, vector.embedder
 
     def found() -> Passages:
@@ -145,7 +145,7 @@ async def _passages(asking: Asking, vector: AskedVector) -> Passages:
             scope,
             plan.query,
             vector.vector,
-            plan.top_k,
+            top_k,
             plan.search_mode,
             model=embedder.fingerprint,
             covers=embedder.covers(plan.query),

@@ -224,3 +224,19 @@ def test_the_whole_prompt_and_the_answer_fit_the_model(path: Path, model: Model,
     with pytest.raises(InvalidInput, match="no room"):
         path.ask(ana, ASKED, cache="bypass", max_tokens=100)
     assert path.path.admission.use(acme.handle.tenant_id).concurrent == 0
+
+
+def test_other_classes_among_the_best_do_not_shorten_the_prompt(
+    path: Path, model: Model, acme: Company, ana: Principal
+) -> None:
+    """Where passages are left out, the class's own that were found behind them take their place, up to `top_k`."""
+    for at in range(8):
+        path.put(acme.handle, f"board{at}.txt", f"{PUBLIC} Board {at}.", "tenant")
+        path.put(acme.handle, f"notice{at}.txt", f"{NOTICE} Rule {at}.", "group:hr")
+    path.ask(ana, ASKED, top_k=6)
+    assert len(model.last) == 6
+    assert {name.rstrip("0123456789.tx") for name in model.last} == {"notice"}
+    assert len(path.retrieve(ana, ASKED, top_k=6).passages) == 6
+    agree(acme, mixing="allow")
+    assert path.ask(ana, ASKED, top_k=6).warnings == ()
+    assert len(model.last) == 6

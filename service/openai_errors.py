@@ -23,7 +23,7 @@ _CODES: Final = {
     "limit-exceeded": "rate_limit_exceeded",
     "throttled": "rate_limit_exceeded",
 }
-_LASTING: Final = frozenset({"conflict", "already-exists", "model-mismatch", "schema-too-new", "corrupt"})
+LASTING: Final = frozenset({"conflict", "withheld", "already-exists", "model-mismatch", "schema-too-new", "corrupt"})
 """What the same request meets again, so that clients that retry by status should not."""
 
 
@@ -108,7 +108,7 @@ def for_both(problem: Problem) -> ProblemForClients:
 
 def retry_headers(problem: Problem) -> dict[str, str]:
     """What the official clients obey before they look at the status."""
-    return {"X-Should-Retry": "false"} if problem.code in _LASTING else {}
+    return {"X-Should-Retry": "false"} if problem.code in LASTING else {}
 
 
 def _type(status: int) -> str:

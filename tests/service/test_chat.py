@@ -13,8 +13,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from audit.query import Filters, query_log, view
 from generation.generator import Delta
 from service.bodies import MAX_FRAME, MAX_QUERY, MAX_TURN, decode_body
+from service.openai_errors import LASTING
 from service.openai_request import (
     ENGINE_FIELDS,
     MAX_EARLIER,
@@ -24,6 +26,7 @@ from service.openai_request import (
     question_of,
     recorded_field,
 )
+from service.problems import TABLE
 from service.routes.answers import AnswerResponse
 from service.routes.completions import Provenance
 from tenancy.errors import InvalidInput, Unavailable
@@ -62,6 +65,15 @@ def content(*parts: Any) -> dict[str, Any]:
 
 def message(role: str, text: Any = "x", **more: Any) -> dict[str, Any]:
     return {"messages": [{"role": role, "content": text, **more}, *ASKED["messages"]]}
+
+
+def recorded(house: House, response: httpx.Response) -> dict[str, Any]:
+    """The last audit event of a request to acme."""
+    control = house.services.control
+    log = control.logs.of(control.authenticator.operator("acme"))
+    page = query_log(log, Filters(request=response.headers["x-request-id"], order="desc"), limit=1)
+    (stored,) = page.events
+    return view(stored, log.subjects)
 
 
 # What is refused
@@ -146,20 +158,18 @@ def test_a_field_or_value_is_refused_by_name_and_on_record(
     error = failure(response, 400, code)
     assert (error["param"], error["type"]) == (param, "invalid_request_error")
     assert error["message"].startswith(f"{param}: ")
-    event = shared.events("acme")[-1]
-    assert event["request"]["id"] == response.headers["x-request-id"]
+    event = recorded(shared, response)
     assert (event["action"], event["outcome"]) == ("answer", "refused")
     assert event["detail"]["field"] in {*re.findall("[a-z_]+", param), "other"}
 
 
-@pytest.mark.parametrize("value", ["x", None, 1, {}])
+@pytest.mark.parametrize("value", ["x", None])
 @pytest.mark.parametrize("field", sorted(ENGINE_FIELDS))
 def test_what_engines_share_memory_by_is_refused_even_as_null(shared: House, field: str, value: Any) -> None:
     response = shared.post(CHAT, shared.key("acme", "ana"), ASKED | {field: value})
     assert failure(response, 400, "unknown_parameter")["param"] == field
-    event = shared.events("acme")[-1]
-    assert (event["request"]["id"], event["reason"]) == (response.headers["x-request-id"], "engine-parameter")
-    assert event["detail"] == {"field": field}
+    event = recorded(shared, response)
+    assert (event["reason"], event["detail"]) == ("engine-parameter", {"field": field})
 
 
 def test_the_fields_that_the_design_names_are_among_them() -> None:
@@ -170,11 +180,9 @@ def test_the_fields_that_the_design_names_are_among_them() -> None:
 
 def test_a_made_up_field_is_told_to_the_caller_and_not_to_the_audit(shared: House) -> None:
     name = "salary_of_mrs_smith"
-    assert (
-        failure(shared.post(CHAT, shared.key("acme", "ana"), ASKED | {name: 1}), 400, "unknown_parameter")["param"]
-        == name
-    )
-    event = shared.events("acme")[-1]
+    response = shared.post(CHAT, shared.key("acme", "ana"), ASKED | {name: 1})
+    assert failure(response, 400, "unknown_parameter")["param"] == name
+    event = recorded(shared, response)
     assert event["detail"] == {"field": "other"}
     assert name not in json.dumps(event)
 
@@ -228,7 +236,13 @@ def test_the_list_of_models_tells_an_error_in_both_forms(shared: House) -> None:
 def test_a_role_is_asked_for_before_a_field_is_told(shared: House) -> None:
     response = shared.post(CHAT, shared.key("acme", "loader", Role.INGEST), ASKED | {"cache_salt": "x"})
     failure(response, 403, "forbidden")
-    assert shared.events("acme")[-1]["reason"] == "forbidden"
+    assert recorded(shared, response)["reason"] == "forbidden"
+
+
+def test_of_conflicts_only_a_revocation_is_worth_another_try() -> None:
+    """The official client tries each 409 three times; what was withheld would be generated three times."""
+    conflicts = {code for code, kind in TABLE.items() if kind.status == 409}
+    assert conflicts - LASTING == {"revoked"}
 
 
 def test_an_unforeseen_error_says_nothing(house: House, key: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,9 @@ from openai import AsyncOpenAI, OpenAI
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from cache.stores.selector import Selector
+from generation.output import Withheld
 from retrieval.question import Revoked
-from tenancy.errors import Unavailable
+from tenancy.errors import ModelMismatch, Unavailable
 from tenancy.identity import Role
 from tests.layout.scope_rule import ROOT
 from tests.service.desk import CACHED, LIMIT_S, Desk, serving
@@ -411,16 +412,16 @@ def test_what_may_pass_is_tried_again(desk: Desk, error: Exception, tries: int) 
 
 
 def test_what_lasts_is_not_tried_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tenancy.errors import ModelMismatch
-
     def moved(*_: Any, **__: Any) -> Any:
         raise ModelMismatch("the collection was made with another embedding model")
 
-    monkeypatch.setattr(desk.house.services.control.tenants, "open", moved)
     with OpenAI(**settings(desk, max_retries=5)) as client:
+        desk.speaker.failures = [Withheld("the answer holds what it must not")]
+        assert failing(client, openai.ConflictError).code == "withheld"
+        monkeypatch.setattr(desk.house.services.control.tenants, "open", moved)
         assert failing(client, openai.ConflictError).code == "model_mismatch"
-    desk.done()
-    assert desk.requests == 1
+    desk.done(2)
+    assert (desk.requests, desk.speaker.calls) == (2, 1)
 
 
 # The asynchronous client; tenants beside each other

@@ -211,6 +211,11 @@ class Replica:
             self._checked = False
             await self._check_server(self.name, limit)
 
+    async def require_checked(self, deadline: float) -> None:
+        """`check`, where the server has not passed it."""
+        if not self._checked:
+            await self.check(deadline)
+
     async def healthy(self) -> bool:
         """Does it answer? Where it does not several times, it is left alone before a request finds out.
 

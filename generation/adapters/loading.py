@@ -135,6 +135,7 @@ async def _load(replica: Replica, adapter: Adapter, deadline: float) -> None:
     if not await asyncio.to_thread(intact, Path(adapter.path), adapter.manifest):
         _log.error("the files of the adapter %s are not those that were registered", adapter.server_name)
         raise AdapterRefused("the adapter's files are not those that were registered", item=_ITEM)
+    await replica.require_checked(deadline)
     try:
         await replica.load_adapter(adapter.server_name, adapter.path)
     except AdapterRefused:

@@ -69,7 +69,8 @@ def revision_of(manifest: Mapping[str, str]) -> str:
 
 def usable(domain: PermissionDomain, view: ReadView, name: str) -> Registered | None:
     """The adapter that `domain` may use under this name, in the state that `view` sees."""
-    return _permitted(domain, view, view.execute(_BY_NAME, {"adapter": name}).all())
+    known = name if _NAME.fullmatch(name) else ""  # no database is asked for what it could not take
+    return _permitted(domain, view, view.execute(_BY_NAME, {"adapter": known}).all())
 
 
 def still_usable(domain: PermissionDomain, view: ReadView, adapter_id: str) -> bool:

@@ -86,6 +86,15 @@ def test_an_adapter_is_loaded_once_and_then_used(tmp_path: Path) -> None:
     assert [request.body["model"] for request in bench.engine.server.generations] == ["tiny", *["tiny:ad_1"] * 3]
 
 
+def test_nothing_is_loaded_at_a_server_that_is_another_than_it_should_be(tmp_path: Path) -> None:
+    async def test(bench: Bench) -> None:
+        bench.engine.server.info["version"] = "0.5.19"
+        with pytest.raises(GeneratorRefused, match=r"0\.5\.19"):
+            await bench.ask(bench.adapter(1))
+
+    assert run(tmp_path, test).engine.calls == []
+
+
 def test_many_at_once_load_it_once(tmp_path: Path) -> None:
     async def test(bench: Bench) -> None:
         one = bench.adapter(1)

@@ -225,12 +225,14 @@ def test_a_registered_adapter_is_its_tenants_until_it_is_revoked(acme: Company, 
     assert may(acme, "ana")
     assert not may(globex, "ana")
     assert not may(acme, "ana", "other")
+    assert not may(acme, "ana", "\0\ud800")
     assert revoke(acme) == (made.id,)
     assert not may(acme, "ana")
     with pytest.raises(NotFound):
         revoke(acme)
 
 
+@pytest.mark.both_storages
 def test_a_changed_adapter_is_another_and_the_same_stays_the_same(acme: Company) -> None:
     first = add(acme)
     assert add(acme) == first
@@ -250,6 +252,7 @@ def test_ids_are_random_and_tell_nothing(acme: Company, globex: Company) -> None
     assert not any(word in made for made in ids for word in ("acme", "globex", "voice"))
 
 
+@pytest.mark.both_storages
 def test_labels_say_which_users_may_use_it(acme: Company) -> None:
     acme.member("legal", "user:ana", "group:partners")
     acme.member("partners", "user:bo")
@@ -307,6 +310,7 @@ def test_a_restore_brings_no_revoked_adapter_back(acme: Company) -> None:
     assert [one.id for one in rows(acme) if one.revoked is None] == [other.id]
 
 
+@pytest.mark.both_storages
 def test_a_token_user_uses_by_the_groups_of_the_token(acme: Company) -> None:
     acme.member("legal", "group:partners")
     add(acme, allow=["group:legal"])

@@ -6,8 +6,8 @@ Every question of a public set is searched over all of its documents, as if its 
 lists are then drawn in several ways. `allow` is the share of questions with a relevant document among the passages
 found; a rule that chooses one class keeps a part of that. `product` is the rule of `retrieval.sources`; `mixed` the
 share of questions whose passages are of several classes, `passages` and `evidence` what the product's rule
-puts into the prompt, as a share of all passages and of the relevant ones that `allow` puts there (it also takes what was
-found behind them). The last line is JSON.
+puts into the prompt, as a share of all passages and of the relevant ones that `allow` puts there; it also takes what
+was found behind them. The last line is JSON.
 """
 
 from __future__ import annotations

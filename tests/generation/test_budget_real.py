@@ -31,7 +31,7 @@ def test_a_fitted_prompt_fills_the_model_and_is_answered(sglang: RunningServer) 
     models = httpx.get(f"{sglang.base_url}/v1/models", headers=headers, trust_env=False).json()
     length = int(models["data"][0]["max_model_len"])
     history = tuple(Turn("user" if at % 2 == 0 else "assistant", f"{at}. {WORDS * 10}") for at in range(40))
-    passages = [passage(f"{at}. {WORDS * 20}", document=f"d{at}", document_id=at) for at in range(40)]
+    passages = [passage(f"{at}. {WORDS * 2}", document=f"d{at}", document_id=at) for at in range(40)]
     template = Template("default", "Answer from the sources.")
 
     async def ask() -> None:

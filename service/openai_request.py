@@ -33,7 +33,7 @@ ENGINE_FIELDS: Final = frozenset(
         "session_params",
     }
 )  # fmt: skip
-"""What engines take from a body and share memory, queues or prompts by; not null either is accepted."""
+"""What engines take from a body and share memory, queues or prompts by. Not even null is accepted."""
 
 _NO_IMAGES: Final = "only text is read; images, audio and files are not"
 _WHY: Final = {

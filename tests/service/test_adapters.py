@@ -18,6 +18,7 @@ from generation.adapters.registry import Registered, registered
 from retrieval import cached
 from service.adapters import add_adapter, revoke_adapter
 from service.deletion import ADAPTERS, delete_tenant, sweep_collections
+from service.settings import load_settings
 from tenancy import directory
 from tenancy.contract import Contract, GenerationTerms
 from tenancy.deletion import verify
@@ -470,3 +471,34 @@ def test_only_readers_ask_with_an_adapter(works: Works) -> None:
     works.add("acme")
     key = works.house.key("acme", "loader", Role.INGEST)
     assert works.house.post("/v1/answers", key, {**QUESTION, "adapter": "voice"}).status_code == 403
+
+
+@NO_CACHE
+def test_a_pool_takes_what_the_settings_say_from_a_reload_on(works: Works) -> None:
+    made = [works.add("acme", name) for name in ("one", "two")]
+
+    def reload(**pool: Any) -> None:
+        replicas = [works.engine.server.base_url]
+        settings = load_settings(
+            environment={
+                "STRONGROOM_DATA_DIR": works.house.settings.data_dir,
+                "STRONGROOM_GENERATION__POOLS": pools(main={"replicas": replicas, **pool}),
+                "STRONGROOM_GENERATION__ROUTING": '{collection = ["main"]}',
+                "STRONGROOM_GENERATION__ADAPTERS_DIR": str(works.root),
+            }
+        )
+
+        async def within() -> None:
+            works.house.services.reload(settings)
+
+        works.house.client.blocking_portal.call(within)
+
+    reload(max_adapters=1)
+    for name in ("one", "two"):
+        assert works.ask("acme", adapter=name).status_code == 200
+    assert works.engine.held == [made[1].id], "one at a time"
+    reload(adapter_modules=["q_proj"])
+    assert works.ask("acme", adapter="two").status_code == 404, "no pool has room for its modules any more"
+    assert works.models("acme") == ["tiny"]
+    reload()
+    assert works.models("acme") == ["tiny", "tiny:one", "tiny:two"]

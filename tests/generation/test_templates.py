@@ -33,6 +33,7 @@ def agree(acme: Company, name: str | None) -> None:
     acme.tenants.open(acme.principal("bo"))
 
 
+@pytest.mark.both_storages
 def test_the_newest_version_holds_and_the_deployments_where_there_is_none(acme: Company) -> None:
     assert found(acme, "brief") == "Be brief."
     one = add(acme, "brief", "Be very brief.")
@@ -53,6 +54,7 @@ def test_another_tenants_template_is_none(acme: Company, globex: Company) -> Non
         assert [one.template.name for one in templates.offered(view, DEPLOYMENT)] == ["brief", "default"]
 
 
+@pytest.mark.both_storages
 def test_a_withdrawn_version_gives_way_to_the_one_before_and_all_of_them_to_the_deployments(acme: Company) -> None:
     for text in ("One.", "Two.", "Three."):
         add(acme, "brief", text)
@@ -80,6 +82,7 @@ def test_the_contract_names_the_template_of_questions_that_name_none(acme: Compa
     assert withdraw(acme, "house") == (1,)
 
 
+@pytest.mark.both_storages
 def test_what_questions_may_name(acme: Company) -> None:
     add(acme, "house", "The house's.")
     add(acme, "default", "Another default.")

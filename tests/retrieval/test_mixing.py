@@ -86,6 +86,7 @@ def agree(acme: Company, **terms: Any) -> None:
     acme.tenants.set_contract("acme", Contract(generation=GenerationTerms(**terms)))
 
 
+@pytest.mark.both_storages
 def test_a_class_is_the_labels_of_an_access_list_with_their_effect(acme: Company) -> None:
     lists: dict[str, dict[str, list[str]]] = {
         "a": {"allow": ["tenant"]}, "b": {"allow": ["tenant"]}, "c": {"allow": ["group:hr"]},

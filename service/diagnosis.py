@@ -62,6 +62,7 @@ def examine(settings: Settings) -> list[Finding]:
         ("embedding model", _model),
         ("engines", _engines),
         ("cache", _cache),
+        *([("adapters", _adapters)] if settings.generation.adapters_dir else []),
     ]
     rows = [_guarded(name, check, settings) for name, check in checks]
     return [*rows, *_pools(settings), *_server_engines(settings)]
@@ -103,6 +104,23 @@ def _guarded(name: str, check: Callable[[Settings], Finding], settings: Settings
         return Finding(name, "wrong", str(StrongroomError(error.reason, item=error.item)), error.remedy)
     except OSError as error:
         return Finding(name, "wrong", f"{error.strerror}: {error.filename}", "check the path and its permissions")
+
+
+def _adapters(settings: Settings) -> Finding:
+    """The folder of tenants' adapters, as this product sees it; what the engines see is seen at the first load."""
+    name, root = "adapters", settings.generation.adapters_path
+    if root is None or not root.is_dir():
+        return Finding(name, "wrong", f"{root} is no folder", "make it, and let the engines see it under this path")
+    if not os.access(root, os.W_OK | os.X_OK):
+        return Finding(name, "wrong", f"{root} cannot be written", "give it to this user, and to the engines' group")
+    mode = root.stat().st_mode & 0o777
+    if mode & 0o007:
+        remedy = f"chmod o= {root}, and let the engines read it by their group"
+        return Finding(name, "wrong", f"{root} is open to every user of this machine (mode {mode:o})", remedy)
+    pools = sorted(pool for pool, terms in settings.generation.pools.items() if terms.max_adapters)
+    if not pools:
+        return Finding(name, "note", f"{root}, and no pool takes adapters", "set max_adapters of a pool")
+    return Finding(name, "ok", f"{root}, for {', '.join(pools)}")
 
 
 def _master_key(settings: Settings) -> Finding:

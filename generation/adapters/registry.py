@@ -56,12 +56,12 @@ class Registered:
     revoked: float | None
 
 
-def new_id() -> str:
+def _new_id() -> str:
     """The name by which engines know an adapter: random, of nothing that could be guessed or derived."""
     return f"ad_{secrets.token_hex(16)}"
 
 
-def revision_of(manifest: Mapping[str, str]) -> str:
+def _revision_of(manifest: Mapping[str, str]) -> str:
     """A digest of files' names and digests."""
     parts = [part for name in sorted(manifest) for part in (name, manifest[name])]
     return f"sha256:{hashlib.sha256(enc(*parts)).hexdigest()}"
@@ -111,10 +111,10 @@ def register(
     """
     labels = None if allow is None else tuple(sorted({_label(view, label, now) for label in allow}))
     made = Registered(
-        id=new_id(),
+        id=_new_id(),
         name=checked_name(name),
         base=base,
-        revision=revision_of(manifest),
+        revision=_revision_of(manifest),
         rank=description.rank,
         modules=description.modules,
         manifest=dict(manifest),

@@ -12,6 +12,7 @@ KEPT = {
     "cache/stores/uses.py": "tenant id, then a name of the entry; times without content, a fixed number of both",
     "cache/stores/vectors.py": "(tenant id, namespace); a budget of bytes",
     "cache/certificate/tally.py": "tenant id, then (template, ladder, namespace); numbers, written after so many hits",
+    "generation/adapters/loading.py": "a replica, then an adapter's random id; numbers without content",
     "cache/flight.py": "(tenant id, namespace, exact key); futures without content, for questions in flight",
     "generation/placement.py": "pools of earlier settings whose streams have not ended; they leave with the last",
     "generation/quarantine.py": "digest, under a key of the process, of (tenant id, request); a fixed number",

@@ -138,3 +138,17 @@ def test_a_bar_is_drawn_on_a_terminal_alone(
     with _progress(source) as progress:
         progress(100)
     assert "voice" in capsys.readouterr().err
+
+
+def test_doctor_looks_at_the_folder(cli: Run, folder: Path) -> None:
+    def row() -> dict[str, Any]:
+        rows = json.loads(cli("doctor", "--json")[1])
+        return next(one for one in rows if one["check"] == "adapters")
+
+    root = folder / "engines"
+    assert (row()["state"], "no folder" in row()["finding"]) == ("wrong", True)
+    root.mkdir()
+    root.chmod(0o755)
+    assert (row()["state"], "755" in row()["finding"]) == ("wrong", True)
+    root.chmod(0o750)
+    assert (row()["state"], row()["finding"]) == ("ok", f"{root}, for main")

@@ -21,6 +21,7 @@ from tenancy.errors import Unavailable
 
 _ABORT_SECONDS: Final = 10.0
 _ABORT_WAIT_SECONDS: Final = 1.0
+_ABORT_TRIES: Final = 2
 _IDLE_SECONDS: Final = 2.0  # less than servers keep one (uvicorn: 5), or a request would meet a connection just closed
 _TRANSIENT_STATUS: Final = frozenset({429, 502, 503, 504})
 _NOBODY_THERE: Final = frozenset({502, 504})
@@ -163,12 +164,17 @@ class Wire:
         await self._client.aclose()
 
     async def _abort(self, engine_request: str) -> None:
-        try:
-            status, _ = await self.control("/abort_request", {"rid": engine_request}, time.monotonic() + _ABORT_SECONDS)
+        deadline, failed = time.monotonic() + _ABORT_SECONDS, ""
+        for _ in range(_ABORT_TRIES):
+            try:
+                status, _ = await self.control("/abort_request", {"rid": engine_request}, deadline)
+            except Unavailable as error:
+                failed = error.reason
+                continue
             if status != httpx.codes.OK:
                 _log.warning("the generator refused an abort (status %d): check its admin key", status)
-        except Unavailable as error:
-            _log.warning("an abort did not reach the generator (%s)", error.reason)
+            return
+        _log.warning("an abort did not reach the generator (%s)", failed)
 
     def _key(self, key: str | None) -> dict[str, str]:
         return {"Authorization": f"Bearer {key}"} if key else {}

@@ -25,6 +25,7 @@ from generation.generator import Piece
 from generation.placement import PooledRoutes
 from generation.replica import Attempt, Replica, Request
 from generation.wire import Wire
+from tenancy.errors import Unavailable
 from tenancy.identity import Role
 from tests.service.desk import Desk, serving
 
@@ -86,8 +87,9 @@ class Watch:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.engine_ids: dict[str, str] = {}
         self.aborts: dict[str, list[tuple[float, float]]] = {}
-        """By the engine's request id: when each was sent, and when the engine had answered."""
+        """By the engine's request id: when each was sent first, and when the engine had answered."""
         self.loop: asyncio.AbstractEventLoop | None = None
+        self._sent: dict[str, float] = {}
         self._begun: dict[str, Callable[[], object]] = {}
         generate, control = Replica.generate, Wire.control
 
@@ -95,12 +97,16 @@ class Watch:
             question, self.loop = request.prompt.question, asyncio.get_running_loop()
             self.engine_ids[question] = attempt.totals.engine_request
             self._begun.pop(question, lambda: None)()
-            async with aclosing(generate(replica, request, attempt)) as pieces:
-                async for piece in pieces:
-                    yield piece
+            try:
+                async with aclosing(generate(replica, request, attempt)) as pieces:
+                    async for piece in pieces:
+                        yield piece
+            except Unavailable:
+                self.engine_ids.pop(question)  # it failed by itself, and another attempt may follow
+                raise
 
         async def answered(wire: Wire, path: str, body: dict[str, Any], deadline: float) -> tuple[int, bytes]:
-            sent = time.monotonic()
+            sent = self._sent.setdefault(body.get("rid", ""), time.monotonic())
             found = await control(wire, path, body, deadline)
             if path == "/abort_request" and found[0] == 200:
                 self.aborts.setdefault(body["rid"], []).append((sent, time.monotonic()))

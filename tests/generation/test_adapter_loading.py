@@ -14,7 +14,8 @@ from generation.adapters.loading import AdapterLoader, Loadable
 from generation.endpoint import Endpoint
 from generation.generator import GeneratorRefused
 from generation.pool import Pool, PoolTerms
-from generation.replica import AdapterRefused, Replica
+from generation.proof import Probe, Proof
+from generation.replica import AdapterRefused, Replica, Request
 from generation.serving import Serving
 from tests.generation.adapter_engine import Engine
 from tests.generation.prompts import pieces, prompt, soon, text_of
@@ -223,6 +224,30 @@ def test_an_engine_that_was_started_anew_is_given_its_adapters_again(tmp_path: P
 
     names = [name for _, name in run(tmp_path, test).engine.calls]
     assert names == ["ad_1", "ad_2", "ad_1", "ad_2"]
+
+
+def test_a_new_start_that_the_self_test_meets_first_is_seen_as_well(tmp_path: Path) -> None:
+    apart = Proof((Probe("first", 200, 0), Probe("first again", 200, 200, again=True)))
+
+    async def test(bench: Bench) -> None:
+        one = bench.adapter(1)
+
+        async def prover(deadline: float, adapter: Loadable | None) -> Proof:
+            if adapter is not None:
+                asked = Request(
+                    prompt=prompt(), salt="s", request_id="r", max_tokens=1, deadline=deadline, adapter=adapter
+                )
+                async with aclosing(bench.replica.generate(asked, bench.replica.attempt(probe=True))) as found:
+                    assert [piece async for piece in found]
+            return apart
+
+        bench.replica.isolation.prover = prover
+        assert await bench.ask(one) == ANSWER
+        bench.engine.held.clear()
+        await bench.replica.check()  # as the pool does for one that was away: the adapter's test is due again
+        assert await bench.ask(one) == ANSWER
+
+    assert run(tmp_path, test).engine.calls == [("load", "ad_1")] * 2
 
 
 def test_a_request_that_the_engine_refuses_for_itself_is_not_repeated(tmp_path: Path) -> None:

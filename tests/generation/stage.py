@@ -154,11 +154,13 @@ def standing(count: int) -> Iterator[tuple[list[StandIn], asyncio.AbstractEventL
 
 
 @contextmanager
-def stage(folder: Path, **environment: str) -> Iterator[Stage]:
+def stage(folder: Path, *, patience_s: float = 1.5, **environment: str) -> Iterator[Stage]:
     with standing(4) as (servers, loop):
         house = House(
             folder,
-            STRONGROOM_GENERATION__POOLS=pools_of([server.base_url for server in servers]),
+            STRONGROOM_GENERATION__POOLS=pools_of(
+                [server.base_url for server in servers], first_token_s=patience_s, stall_s=patience_s
+            ),
             STRONGROOM_GENERATION__ROUTING='{collection = ["main"]}',
             STRONGROOM_CACHE__ENABLED="false",
             **environment,
@@ -178,7 +180,7 @@ def stage(folder: Path, **environment: str) -> Iterator[Stage]:
 
 def pools_of(addresses: list[str], **more: Any) -> str:
     """The setting generation.pools of a stage, as TOML."""
-    terms = {"first_token_s": 0.5, "stall_s": 0.5, "pause_s": 600.0, "health_s": 600.0, **more}
+    terms = {"pause_s": 600.0, "health_s": 600.0, **more}
     common = ", ".join(f"{name} = {json.dumps(value)}" for name, value in terms.items())
 
     def pool(name: str, *at: int, trust: str = "shared") -> str:

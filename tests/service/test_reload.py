@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Stage]:
-    with stage(tmp_path) as made:
+    with stage(tmp_path, patience_s=60.0) as made:
         yield made
 
 

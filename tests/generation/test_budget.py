@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -76,6 +76,7 @@ def test_a_question_that_leaves_no_room_is_refused_and_not_quoted() -> None:
     assert divided(4_000, question="secret " * 900).sources > 0
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(sorted(COUNTS)),
     st.integers(400, 4_000),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from generation.canary import CanaryCheck, canary
@@ -35,6 +35,7 @@ def test_an_answer_with_the_mark_is_withheld_before_any_of_it_leaves(form: str, 
     assert check.detail == {"canary": True}
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from([MARK[:5], MARK[:-1], MARK[1:], "z", "q", " ", "notice", "中", "İ"]), max_size=20))
 def test_any_other_answer_leaves_whole(pieces: list[str]) -> None:
     text = "".join(pieces)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from generation.links import REMOVED, LinkCheck
@@ -156,6 +156,7 @@ PIECES = (
 )  # fmt: skip
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=18), st.lists(st.integers(1, 40), max_size=20))
 def test_pieces_of_any_length_give_the_same_text(pieces: list[str], cuts: list[int]) -> None:
     text = "".join(pieces)
@@ -167,6 +168,7 @@ def test_pieces_of_any_length_give_the_same_text(pieces: list[str], cuts: list[i
     assert said == whole(text)
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=25))
 def test_no_foreign_address_leaves_whatever_stands_around_it(pieces: list[str]) -> None:
     found = whole("".join(pieces))

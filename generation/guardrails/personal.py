@@ -8,7 +8,7 @@ digits without a word like "phone" before it) is not found: this is no anonymise
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,6 +25,7 @@ _PIECE: Final = regex.compile(rf"(?P<word>(?:{_PART})+)|(?P<gap>\s+)|(?P<stop>.)
 _GAP: Final = regex.compile(r"[^\S\n]*\n?[^\S\n]*")
 _LONGEST_GAP: Final = 3
 _DIGIT: Final = regex.compile(r"\d")
+_BLANK: Final = "\0"
 _OPENING: Final = regex.compile(r"[+(]+")
 _NUMERIC: Final = regex.compile(r"\d|\A[+(]")
 _HINT: Final = regex.compile(r"[\d@]")
@@ -35,9 +36,9 @@ _AT: Final = regex.compile(r"@")
 # Backwards from the sign: from every letter on, forwards, would take the square of a long word.
 _LOCAL: Final = regex.compile(rf"(?r)[{_LATIN}._%+'&/-]+")
 _DOMAIN: Final = regex.compile(rf"(?:[{_LATIN}_-]+\.)+\p{{L}}[{_LATIN}-]*(?<!-)")
-_IBAN_HEAD: Final = regex.compile(r"(?<![\p{L}\p{N}])[a-z]{2}\d{2}")
+_IBAN_HEAD: Final = regex.compile(r"[a-z]{2}\d{2}")
 _IBAN: Final = regex.compile(r"[a-z]{2}\d{2}(?:[\s.-]?[a-z0-9]){11,30}")
-_IBAN_GROUPED: Final = regex.compile(r"[a-z]{2}\d{2}(?:[\s.-][a-z0-9]{0,3}\d[a-z0-9]{0,3}){3,7}")
+_IBAN_GROUPED: Final = regex.compile(r"(?<![\p{L}\p{N}])[a-z]{2}\d{2}(?:[\s.-][a-z0-9]{0,3}\d[a-z0-9]{0,3}){3,7}")
 _SHORT: Final = regex.compile(r"[a-z0-9]{1,4}[.)]?")
 _NUMBER: Final = regex.compile(r"\d+")
 _BETWEEN: Final = regex.compile(r"[\s.-]{1,3}")
@@ -47,14 +48,14 @@ _DATE: Final = regex.compile(
 _SHORT_DATE: Final = regex.compile(r"\(?\d{1,2}([./-])\d{1,2}\1\d{2}\)?")
 _SEP: Final = r"[\s.()/-]"
 _TELEPHONE: Final = regex.compile(
-    rf"(?<![\p{{L}}\p{{N}}])(?:\+\s?|00(?=[1-9]))\(?\d(?:{_SEP}{{0,4}}\d){{6,14}}(?!\d)"  # international
-    rf"|(?<![\p{{L}}\p{{N}}.,+-])\(?0\d{{1,5}}\)?{_SEP}{{1,3}}\d(?:[\s./-]{{0,3}}\d){{3,10}}(?!\d)"  # with its zero
-    r"|(?<![\p{L}\p{N}.,+-])0[1-9]\d{8,10}(?!\d)"
+    rf"(?<!\p{{N}})(?:\+\s?|00(?=[1-9]))\(?\d(?:{_SEP}{{0,4}}\d){{6,14}}(?!\d)"  # international
+    rf"|(?<![\p{{N}}.,+-])\(?0\d{{1,5}}\)?{_SEP}{{1,3}}\d(?:[\s./-]{{0,3}}\d){{3,10}}(?!\d)"  # with its zero
+    r"|(?<![\p{N}.,+-])0[1-9]\d{8,10}(?!\d)"
     r"|(?<![\p{N}.,+-])1[3-9]\d[\s-]?\d{4}[\s-]?\d{4}(?!\d)"  # Chinese mobile
-    r"|(?<![\p{L}\p{N}.,+-])(?:1[\s.-])?(?:\([2-9]\d{2}\)\s?|[2-9]\d{2}[.-])\d{3}[\s.-]\d{4}(?!\d)"  # NANP
+    r"|(?<![\p{N}.,+-])(?:1[\s.-])?(?:\([2-9]\d{2}\)\s?|[2-9]\d{2}[.-])\d{3}[\s.-]\d{4}(?!\d)"  # NANP
 )
 _NAMED: Final = regex.compile(
-    r"(?:\b(?:tele)?phone|\btel|\bfax|\bmobile?|\bcell|\bhandy|\btelefon|\brufnummer|\bwhatsapp|电话|手机|传真|座机)"
+    r"(?:(?<!\p{L})(?:(?:tele)?phone|tel|fax|mobile?|cell|handy|telefon|rufnummer|whatsapp)|电话|手机|传真|座机)"
     r"(?:\s?(?:no|nr|number|nummer|号码?))?[\s.:：=#(-]{0,4}(?:(?:is|ist|lautet|是|为)\s?)?\Z"
 )
 _NAMED_NUMBER: Final = regex.compile(r"(?<!\d)\(?\d(?:[\s./()-]{0,3}\d){4,14}(?!\d)")
@@ -165,10 +166,7 @@ def items(folded: Folded, run: Run, kinds: Collection[PersonalKind]) -> list[Ite
         return []
     text = folded.text[run.start : run.end]
     before = folded.text[max(0, run.start - CONTEXT) : run.start]
-    taken: list[tuple[PersonalKind, int, int]] = []
-    for kind, start, end in _candidates(text, before):
-        if all(end <= other_start or start >= other_end for _, other_start, other_end in taken):
-            taken.append((kind, start, end))
+    taken = _taken(text, before)
     return [
         Item(
             kind,
@@ -185,42 +183,74 @@ def _value(kind: PersonalKind, text: str) -> str:
     return text if kind == "email" else "".join(character for character in text if character.isalnum())
 
 
-def _candidates(text: str, before: str) -> Iterator[tuple[PersonalKind, int, int]]:
-    """Whatever its kind, so that the digits of a card are no telephone number where only those are wanted."""
-    yield from (("email", start, end) for start, end in _addresses(text))
-    if not _DIGIT.search(text):
-        return
-    yield from (("iban", start, end) for start, end in _accounts(text))
-    yield from (("card", start, end) for start, end in _cards(text))
-    for match in _TELEPHONE.finditer(text):
-        if not (_DATE.search(match.group()) or _SHORT_DATE.fullmatch(match.group())):
-            yield "phone", match.start(), match.end()
+def _taken(text: str, before: str) -> list[tuple[PersonalKind, int, int]]:
+    """The items of every kind, whichever are wanted: the digits of a card are no telephone number. What one kind has
+    taken is blank to the next.
+    """
+    taken: list[tuple[PersonalKind, int, int]] = []
+    left = text
+
+    def take(kind: PersonalKind, spans: Iterable[tuple[int, int]]) -> None:
+        nonlocal left
+        for start, end in spans:
+            taken.append((kind, start, end))
+            left = _blanked(left, start, end)
+
+    take("email", _addresses(left))
+    if _DIGIT.search(left):
+        take("iban", _accounts(left))
+        take("card", _cards(left))
+        for date in list(_DATE.finditer(left)):
+            left = _blanked(left, *date.span())
+        take("phone", _telephones(left))
+        take("phone", _named_numbers(left, before))
+    return taken
+
+
+def _blanked(text: str, start: int, end: int) -> str:
+    return text[:start] + _BLANK * (end - start) + text[end:]
+
+
+def _telephones(text: str) -> Iterator[tuple[int, int]]:
+    return (match.span() for match in _TELEPHONE.finditer(text) if not _SHORT_DATE.fullmatch(match.group()))
+
+
+def _named_numbers(text: str, before: str) -> Iterator[tuple[int, int]]:
+    """Fewer digits, behind a word that says what they are."""
     for match in _NAMED_NUMBER.finditer(text):
-        if _NAMED.search((before + text[: match.start()])[-CONTEXT:]) and not _DATE.search(match.group()):
-            yield "phone", match.start(), match.end()
+        if _NAMED.search((before + text[: match.start()])[-CONTEXT:]):
+            yield match.span()
 
 
 def _addresses(text: str) -> Iterator[tuple[int, int]]:
+    last = 0
     for sign in _AT.finditer(text):
-        local, domain = _LOCAL.match(text, 0, sign.start()), _DOMAIN.match(text, sign.end())
+        local, domain = _LOCAL.match(text, last, sign.start()), _DOMAIN.match(text, sign.end())
         if local and domain:
-            yield local.start(), domain.end()
+            last = domain.end()
+            yield local.start(), last
 
 
 def _accounts(text: str) -> Iterator[tuple[int, int]]:
     """ISO 13616: the remainder modulo 97 is 1. Written in groups with digits it counts with a slip as well."""
+    last = 0
     for head in _IBAN_HEAD.finditer(text):
         longest = _IBAN.match(text, head.start())
-        if longest is None:
+        if longest is None or head.start() < last:
             continue
         places = range(head.start() + 15, longest.end() + 1)
-        ends = [end for end in places if text[end - 1].isalnum() and not text[end : end + 1].isalnum()]
+        ends = [end for end in places if _ends(text, end)]
         valid = [end for end in ends if _mod97("".join(filter(str.isalnum, text[head.start() : end])))]
         grouped = _IBAN_GROUPED.match(text, head.start())
-        if valid:
-            yield head.start(), max(valid)
-        elif grouped:
-            yield grouped.span()
+        if valid or grouped:
+            last = max(valid) if valid or grouped is None else grouped.end()
+            yield head.start(), last
+
+
+def _ends(text: str, end: int) -> bool:
+    """Whether an account may end there: behind a letter or digit, and not before more of the same group."""
+    last, following = text[end - 1], text[end : end + 1]
+    return last.isalnum() and (not following.isalnum() or (last.isdigit() and following.isalpha()))
 
 
 def _mod97(account: str) -> bool:

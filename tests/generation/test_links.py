@@ -156,7 +156,7 @@ PIECES = (
 )  # fmt: skip
 
 
-@settings(deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=18), st.lists(st.integers(1, 40), max_size=20))
 def test_pieces_of_any_length_give_the_same_text(pieces: list[str], cuts: list[int]) -> None:
     text = "".join(pieces)
@@ -168,7 +168,7 @@ def test_pieces_of_any_length_give_the_same_text(pieces: list[str], cuts: list[i
     assert said == whole(text)
 
 
-@settings(deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=25))
 def test_no_foreign_address_leaves_whatever_stands_around_it(pieces: list[str]) -> None:
     found = whole("".join(pieces))

@@ -171,10 +171,16 @@ def adapter_refused(stage: Stage) -> None:
         server.controls["/load_lora_adapter"] = replay("adapter_refused")
 
 
+async def no_word(connection: Connection) -> None:
+    """An abort that nobody answers as long as the test lasts."""
+    await connection.server.release.wait()
+    await connection.respond(200, "")
+
+
 def deaf(stage: Stage) -> None:
     stage.always(stall_after(3))
     for server in stage.main:
-        server.controls["/abort_request"] = silent
+        server.controls["/abort_request"] = no_word
 
 
 FAILED = "503 unavailable"

@@ -324,7 +324,7 @@ def test_an_engine_that_ignores_a_closed_socket_holds_no_place_here(deaf: bool) 
     async def test(server: StandIn) -> None:
         always(server, stall_after(3))
         if deaf:
-            server.controls["/abort_request"] = silent
+            server.controls["/abort_request"] = late
         async with pool_of(server, lanes=LaneTerms(slots=1)) as pool:
             given = pool.generate(prompt(), salt="a", request_id="r", max_tokens=9, deadline=soon())
             async with aclosing(given):

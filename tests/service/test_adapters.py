@@ -69,8 +69,9 @@ class Works:
         return control.tenants.open(control.authenticator.operator(tenant))
 
     def add(self, tenant: str, name: str = "voice", *, allow: list[str] | None = None, **made: Any) -> Registered:
-        source = self.folder / f"source-{len(list(self.folder.glob('source-*')))}"
-        made = {"seed": len(source.name) + hash(tenant) % 1000, **made}
+        number = len(list(self.folder.glob("source-*")))
+        source = self.folder / f"source-{number}"
+        made = {"seed": number, **made}
         return add_adapter(
             self.house.settings.generation, self.handle(tenant), name, write_adapter(source, **made), allow=allow
         )

@@ -20,13 +20,14 @@ from typing import Any, Literal
 import httpx
 import pytest
 
+from audit.trail import AuditTrail, Trail
 from benchmarks.serving import UNLIMITED, Sent, Stream
 from generation.generator import Piece
 from generation.placement import PooledRoutes
 from generation.replica import Attempt, Replica, Request
 from generation.wire import Wire
 from tenancy.errors import Unavailable
-from tenancy.identity import Role
+from tenancy.identity import Principal, Role
 from tests.service.desk import Desk, serving
 
 TENANTS = ("acme", "globex")
@@ -73,7 +74,7 @@ def draw(count: int, seed: int, *, first: int = 0) -> list[Visit]:
                 number,
                 moment,
                 deltas=dice.randint(1, 3),
-                delay_s=dice.uniform(0.5, 3.0),
+                delay_s=dice.uniform(0.0, 3.0),
                 abruptly=dice.random() < 0.5,
                 max_tokens=dice.randint(*STAY_TOKENS) if moment == "stays" else LEAVE_TOKENS,
             )
@@ -91,7 +92,7 @@ class Watch:
         self.loop: asyncio.AbstractEventLoop | None = None
         self._sent: dict[str, float] = {}
         self._begun: dict[str, Callable[[], object]] = {}
-        generate, control = Replica.generate, Wire.control
+        generate, control, open_trail = Replica.generate, Wire.control, AuditTrail.open
 
         async def watched(replica: Replica, request: Request, attempt: Attempt) -> AsyncGenerator[Piece, None]:
             question, self.loop = request.prompt.question, asyncio.get_running_loop()
@@ -112,6 +113,11 @@ class Watch:
                 self.aborts.setdefault(body["rid"], []).append((sent, time.monotonic()))
             return found
 
+        def opened(trail: AuditTrail, principal: Principal | None, **request: Any) -> Trail:
+            self._begun.pop(request.get("root") or "", lambda: None)()
+            return open_trail(trail, principal, **request)
+
+        patch.setattr(AuditTrail, "open", opened)
         patch.setattr(Replica, "generate", watched)
         patch.setattr(Wire, "control", answered)
 
@@ -119,10 +125,12 @@ class Watch:
         self.engine_ids.clear()
         self.aborts.clear()
 
-    async def at_the_engine(self, question: str) -> None:
-        """Return when a replica is asked this; call it within another event loop than the service's, before asking."""
+    async def reached(self, what: str) -> None:
+        """Return when a replica is asked the question `what`, or the trail of the root id `what` is opened; call it
+        within another event loop than the service's, before asking.
+        """
         loop, begun = asyncio.get_running_loop(), asyncio.Event()
-        self._begun[question] = lambda: loop.call_soon_threadsafe(begun.set)
+        self._begun[what] = lambda: loop.call_soon_threadsafe(begun.set)
         await begun.wait()
 
 
@@ -143,14 +151,16 @@ async def visit(desk: Desk, watch: Watch, key: str, one: Visit) -> None:
         if stream.body:
             one.problem = json.loads(stream.body)
 
-    begun = asyncio.create_task(watch.at_the_engine(one.question))
+    # What left before its trail was opened asked nothing, and is in no record.
+    begun = asyncio.create_task(watch.reached(one.root if one.moment == "waiting" else one.question))
+    await asyncio.sleep(0)
     reading = asyncio.create_task(read())
     async with asyncio.timeout(LIMIT_S):
+        if one.moment in {"waiting", "at the engine"}:
+            await asyncio.wait({reading, begun}, return_when=asyncio.FIRST_COMPLETED)
         if one.moment == "waiting":
             await asyncio.wait({reading}, timeout=one.delay_s)
-        elif one.moment == "at the engine":
-            await asyncio.wait({reading, begun}, return_when=asyncio.FIRST_COMPLETED)
-        else:
+        elif one.moment != "at the engine":
             await reading
     if one.done is None and one.problem is None:
         one.left_at = time.monotonic()

@@ -127,7 +127,9 @@ class AuditLog:
         Neither the deadline nor a cancellation withdraws the record: it is still written when that becomes possible.
         """
         try:
-            return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), self._deadline_s)
+            # Not `wait_for`, which before Python 3.12 loses a cancellation that comes together with the result.
+            async with asyncio.timeout(self._deadline_s):
+                return await asyncio.shield(asyncio.wrap_future(future))
         except TimeoutError:
             raise self._unavailable("the record was not durable in time") from None
 

@@ -67,7 +67,9 @@ class Request(Part, frozen=True, kw_only=True):
 
 
 class Policy(Part, frozen=True, kw_only=True):
-    """What decided: permission domain fingerprint, the epochs read, isolation tier, template and config revisions."""
+    """What decided: permission domain fingerprint, the epochs read, isolation tier; revisions of template and config,
+    and of the contract's guard rails.
+    """
 
     domain: str | None = None
     acl_epoch: int | None = None
@@ -75,6 +77,7 @@ class Policy(Part, frozen=True, kw_only=True):
     isolation: str | None = None
     template: str | None = None
     config: str | None = None
+    rails: str | None = None
 
 
 class Resource(Part, frozen=True, kw_only=True):

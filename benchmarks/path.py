@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, aclosing, closing, contextmanager
 from itertools import islice
 from pathlib import Path
@@ -62,12 +62,13 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 class Bench:
-    """A tenant with documents and one reader, opened in this process."""
+    """A tenant with documents and one reader, opened in this process; `more` are further settings."""
 
-    def __init__(self, folder: Path, passages: Sequence[str]) -> None:
+    def __init__(self, folder: Path, passages: Sequence[str], more: Mapping[str, str] | None = None) -> None:
         self.folder = folder
         folder.mkdir(exist_ok=True)
-        self.services: Services = build(load_settings(environment=environment(folder)), many_tenants.MASTER)
+        settings = load_settings(environment={**environment(folder), **(more or {})})
+        self.services: Services = build(settings, many_tenants.MASTER)
         self.path = self.services.path
         tenants = self.services.control.tenants
         tenants.create(TENANT)
@@ -209,7 +210,7 @@ def hits(bench: Bench, text: str, rounds: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for kind in ("quiet", "busy"):
         whole: list[float] = []
-        with _timing_intents() as waits:
+        with timing_intents() as waits:
             for turn in range(rounds + 20):
                 if turn == 20:
                     waits.clear()
@@ -223,7 +224,7 @@ def hits(bench: Bench, text: str, rounds: int) -> dict[str, Any]:
 
 
 @contextmanager
-def _timing_intents() -> Iterator[list[float]]:
+def timing_intents() -> Iterator[list[float]]:
     waits: list[float] = []
     original = Trail.intent
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import statistics
+import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+_ABRUPT = struct.pack("ii", 1, 0)
 UNLIMITED = {
     f"STRONGROOM_ADMISSION__{scope}__{limit}": "1000000000"
     for scope in ("TENANT", "USER")
@@ -96,6 +99,42 @@ class Client:
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
         length = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0])
         return head, await reader.readexactly(length)
+
+
+class Stream:
+    """One request, and its response of server-sent events, on a connection of their own."""
+
+    def __init__(self, address: tuple[str, int], request: Sent) -> None:
+        self._address = address
+        self._request = request
+        self._writer: asyncio.StreamWriter | None = None
+        self.status = 0
+        self.body = b""
+        """Of a response that is no stream."""
+
+    async def events(self) -> AsyncGenerator[tuple[str, str], None]:
+        """Name ("" without one) and data of each event as it comes. Raises where the connection breaks."""
+        reader, self._writer = await asyncio.open_connection(*self._address)
+        self._writer.write(self._request.data)
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        self.status = int(head.split(b" ", 2)[1])
+        if b"transfer-encoding: chunked" not in head:
+            self.body = await reader.readexactly(int(head.partition(b"content-length:")[2].partition(b"\r\n")[0]))
+            return
+        pending = b""
+        while size := int((await reader.readuntil(b"\r\n")).strip(), 16):
+            pending += (await reader.readexactly(size + 2))[:-2]
+            *blocks, pending = pending.split(b"\n\n")
+            for block in blocks:
+                lines = dict(line.split(": ", 1) for line in block.decode().split("\n"))
+                yield lines.get("event", ""), lines["data"]
+
+    def leave(self, *, abruptly: bool = False) -> None:
+        """Close the connection, whatever comes over it; `abruptly` without a good-bye (RST)."""
+        if self._writer is not None:
+            if abruptly:
+                self._writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABRUPT)
+            self._writer.transport.abort() if abruptly else self._writer.close()
 
 
 async def load(address: tuple[str, int], requests: Sequence[Sent], clients: int, seconds: float) -> dict[str, float]:

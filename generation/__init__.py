@@ -1,1 +1,1 @@
-"""Answers from sources: the generator port, its prompts, the extractive generator and the SGLang client."""
+"""Answers from sources: the generator port, its prompts, the extractive generator, and pools of servers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -16,8 +17,10 @@ class Endpoint:
     """`kind` is `sglang`, or `openai` for any other server with OpenAI's chat protocol (no KV salt, no abort).
 
     `revision` names the weights and goes into cache keys. `adapter` is a LoRA adapter's opaque name at the server;
+    `answers_as` the model's name in answers, where the server gives it another one there than it is asked by;
     `tokenizer` the folder of the model's `tokenizer.json`. `admin_key` opens `/abort_request` where the server has
-    one. `plaintext` permits http to other machines; loopback needs no permission.
+    one. `plaintext` permits http to other machines; loopback needs no permission. `ca_file` (PEM) is who may sign the
+    server's certificate, in the place of the public authorities.
     """
 
     base_url: str
@@ -25,11 +28,13 @@ class Endpoint:
     revision: str
     kind: Literal["sglang", "openai"] = "sglang"
     adapter: str | None = None
+    answers_as: str | None = None
     api_key: str | None = field(default=None, repr=False)
     admin_key: str | None = field(default=None, repr=False)
     tokenizer: Path | None = None
     temperature: float = 0.0
     plaintext: bool = False
+    ca_file: Path | None = None
     connect_seconds: float = 5.0
 
     @property
@@ -58,6 +63,18 @@ def checked_url(endpoint: Endpoint) -> str:
             remedy="use https, or set plaintext = true for a private network",
         )
     return url.geturl().rstrip("/").removesuffix("/v1")
+
+
+def authorities(endpoint: Endpoint) -> ssl.SSLContext | bool:
+    """Who may sign the server's certificate; True is the public ones. Raises `InvalidInput`."""
+    if endpoint.ca_file is None:
+        return True
+    try:
+        return ssl.create_default_context(cafile=str(endpoint.ca_file))
+    except OSError as error:
+        raise InvalidInput(
+            "the file of authorities cannot be read, or is no PEM file", item="generator.ca_file"
+        ) from error
 
 
 def _is_loopback(host: str) -> bool:

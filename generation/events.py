@@ -16,6 +16,10 @@ class MalformedEvent(ValueError):
     """An event that is not of the protocol."""
 
 
+class WrongModel(MalformedEvent):
+    """An event of another model than the one asked for."""
+
+
 class ErrorEvent(ValueError):
     """An event by which the server reports an error, with its code where that is a number.
 
@@ -80,7 +84,7 @@ def decode_event(data: str, model: str | None) -> ChatEvent:
     if not chunk.choices and chunk.usage is None:
         raise MalformedEvent("an event holds neither text nor usage")
     if model is not None and chunk.model != model:
-        raise MalformedEvent("an event comes from another model than the one asked for")
+        raise WrongModel("an event comes from another model than the one asked for")
     choice = next((choice for choice in chunk.choices if choice.index == 0), None)
     return ChatEvent(
         text=(choice.delta.content or "") if choice else "",

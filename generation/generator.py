@@ -7,7 +7,7 @@ A generation is an asynchronous iterator: any number of `Delta`, then exactly on
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -21,6 +21,16 @@ FinishReason = Literal["stop", "length", "budget", "abstain", "error"]
 
 class GeneratorRefused(Unavailable):
     """The generator's server answered, and refused: a wrong key, version, model or request."""
+
+    told = "the model's server refused the request"
+
+
+class Misfit(GeneratorRefused):
+    """This server cannot serve at all, which no repetition mends: a wrong key, version, model or answer."""
+
+
+class Rejected(GeneratorRefused):
+    """The server refused this one request, and is well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +123,7 @@ class Generator(Protocol):
         ...
 
 
-def prompt_tokens(prompt: Prompt, generator: Generator) -> int:
+def prompt_tokens(prompt: Prompt, count: Callable[[str], int]) -> int:
     """Tokens of the whole prompt, with what a chat template adds around each message and the answer's opening."""
-    counted = sum(generator.count(message.content) for message in prompt.messages)
+    counted = sum(count(message.content) for message in prompt.messages)
     return counted + _MESSAGE_OVERHEAD * (len(prompt.messages) + 1)

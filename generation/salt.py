@@ -8,13 +8,14 @@ guess another domain's; `kv_epoch` moves on deletion, revocation and erasure, wh
 from __future__ import annotations
 
 import secrets
-from typing import Literal
+from typing import Final
 
 from generation.generator import ModelIdentity
+from tenancy.contract import KvSharing
 from tenancy.errors import InvalidInput
 from tenancy.keys import keyed_hash
 
-KvSharing = Literal["domain", "user", "none"]
+_WIDTH: Final = ("none", "user", "domain")
 
 
 def kv_salt(
@@ -40,3 +41,8 @@ def kv_salt(
     within = {"domain": None, "user": user_id, "none": secrets.token_hex(32)}[sharing]
     parts = (tenant_id, domain, identity.model, identity.revision, template_revision, identity.adapter, str(kv_epoch))
     return keyed_hash(key, "kv-salt", *parts, sharing, within).hex()
+
+
+def narrower(deployment: KvSharing, contract: KvSharing | None) -> KvSharing:
+    """What holds for a tenant: a contract may narrow what the deployment shares, and never widens it."""
+    return min(deployment, contract or deployment, key=_WIDTH.index)

@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from generation.endpoint import Endpoint
-from generation.generator import GeneratorRefused
+from generation.generator import Misfit
 
 OLDEST_VERSION = (0, 5, 20)
 
@@ -25,7 +25,7 @@ class _ServerInfo(msgspec.Struct, frozen=True):
 
 
 def check_server_info(data: bytes, endpoint: Endpoint) -> None:
-    """Raise `GeneratorRefused` for a server that is too old, serves another model, or keeps KV beyond its memory.
+    """Raise `Misfit` for a server that is too old, serves another model, or keeps KV beyond its memory.
 
     Until 0.5.17 salts were concatenated with other keys, and until 0.5.19 storage tiers ignored them. The server
     answers for any model name in a request, so that its own name must be compared.
@@ -34,23 +34,23 @@ def check_server_info(data: bytes, endpoint: Endpoint) -> None:
     try:
         info = msgspec.json.decode(data, type=_ServerInfo)
     except msgspec.DecodeError as error:
-        raise GeneratorRefused("the server's description is not SGLang's", item=item) from error
+        raise Misfit("the server's description is not SGLang's", item=item) from error
     found = _VERSION.match(info.version)
     if found is None or tuple(map(int, found.groups())) < OLDEST_VERSION:
         oldest = ".".join(map(str, OLDEST_VERSION))
-        raise GeneratorRefused(
+        raise Misfit(
             f"the server runs SGLang {info.version or 'of unknown version'}; salts isolate from {oldest} on",
             item=item,
             remedy="upgrade the server",
         )
     if info.served_model_name != endpoint.model:
-        raise GeneratorRefused(
+        raise Misfit(
             f"the server serves the model {info.served_model_name!r}, not {endpoint.model!r}",
             item=item,
             remedy="set the generator's model to the server's --served-model-name",
         )
     if info.hicache_storage_backend or info.enable_lmcache or info.enable_flexkv:
-        raise GeneratorRefused(
+        raise Misfit(
             "the server keeps KV memory in a storage tier, whose isolation has not been shown",
             item=item,
             remedy="start it without a HiCache storage backend, LMCache or FlexKV",

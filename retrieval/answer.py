@@ -1,6 +1,6 @@
 """The path of a question, top to bottom. Start reading here.
 
-    credential -> principal (the edge) -> trail -> tenant -> lease -> domain
+    credential -> principal (the edge) -> trail -> tenant -> lease -> blocked topics -> domain
         -> cache, exact -> vector -> cache, semantic -> passages -> context -> generator -> citations
         -> checked again -> compared, if drawn -> cache, store -> settled and audited as the blocks are left
 
@@ -18,6 +18,7 @@ from cache.flight import Role as Flight
 from cache.flight import Turn
 from cache.lookup import Mode, Reach
 from retrieval import cached, shadow, steps
+from retrieval.outgoing import verdicts_on_record
 from retrieval.question import Answer, AnswerEvent, AnswerPath, Delta, Done, Question, Retrieved
 from tenancy.admission import Estimate
 from tenancy.identity import Principal, Role
@@ -33,17 +34,21 @@ async def answer(path: AnswerPath, principal: Principal, question: Question) -> 
     steps: `Forbidden`, `LimitExceeded`, `NotFound`, `AuditUnavailable`, `Unavailable`, and `Revoked` where access to
     a source ended meanwhile, also between two deltas.
     """
-    async with path.trail.open(principal, action="answer", request_id=question.request_id, root=question.root) as trail:
+    async with (
+        path.trail.open(principal, action="answer", request_id=question.request_id, root=question.root) as trail,
+        verdicts_on_record(trail),
+    ):
         steps.note_question(trail, question)
         principal.require(Role.READER)
         opened = await steps.opened(path, principal, question)
         tenant, plan = opened.tenant, opened.plan
-        steps.note_filter(trail, plan)
+        steps.note_plan(trail, plan)
         async with path.admission.admit(principal, plan.estimate, tenant.contract) as lease:
             meter = Meter(path.prices)
             asking = steps.Asking(
                 path, principal, tenant, opened.embedder, opened.engine, plan, question, trail, lease, meter
             )
+            await steps.refuse_blocked_question(asking)
             asked, found = await cached.exact_hit(asking)
             served = await cached.replay(asking, asked, found)
             if isinstance(served, Answer):
@@ -68,19 +73,19 @@ async def answer(path: AnswerPath, principal: Principal, question: Question) -> 
                     yield Done(served)
                     return
                 async with shadow.Comparison(asking, asked, served) as comparison:
-                    passages, vector = await steps.passages(asking, vector)
-                    context, evidence = await steps.context_of(asking, passages, vector.embedder)
-                    draft = await steps.begin(asking, served, evidence)
+                    passages, vector = await steps.passages(asking, vector, plan.breadth)
+                    gathered = await steps.sources_of(asking, passages, vector.embedder)
+                    draft = await steps.begin(asking, served, gathered.evidence)
                     finished = draft
-                    if evidence.sufficient and context.sources:
-                        async with aclosing(steps.generate(asking, passages, context, draft)) as events:
+                    if gathered.evidence.sufficient and gathered.context.sources:
+                        async with aclosing(steps.generate(asking, passages, gathered, draft)) as events:
                             async for event in events:
                                 if isinstance(event, Done):
                                     finished = event.answer
                                 else:
                                     yield event
                     await comparison.compare(finished)
-                stored = await cached.store(asking, asked, finished, passages, context, vector)
+                stored = await cached.store(asking, asked, finished, passages, gathered.context, vector)
                 if stored:
                     turn.stored()
             steps.settle(asking, finished)
@@ -98,13 +103,13 @@ async def retrieve(path: AnswerPath, principal: Principal, question: Question) -
         principal.require(Role.READER)
         opened = await steps.opened(path, principal, question)
         tenant, plan = opened.tenant, opened.plan
-        steps.note_filter(trail, plan)
+        steps.note_plan(trail, plan)
         async with path.admission.admit(principal, Estimate(plan.estimate.input_tokens, 0), tenant.contract) as lease:
             meter = Meter(path.prices)
             asking = steps.Asking(
                 path, principal, tenant, opened.embedder, opened.engine, plan, question, trail, lease, meter
             )
-            passages, vector = await steps.passages(asking, await steps.embed(asking))
+            passages, vector = await steps.passages(asking, await steps.embed(asking), plan.top_k)
             seq = await trail.intent()
             lease.settle(vector.embedder.token_count(plan.query), 0)
             return Retrieved(passages.items, seq, question.request_id)

@@ -9,7 +9,9 @@ from cache.lookup import Asked, Candidate, Hit, Miss
 from cache.store import Stored
 from retrieval import shadow, steps
 from retrieval.context import Context
+from retrieval.outgoing import shown_citations
 from retrieval.question import Answer
+from retrieval.recheck import require_adapter
 from retrieval.remembered import (
     cited_in,
     hit_detail,
@@ -69,25 +71,40 @@ async def replay(asking: steps.Asking, asked: Asked, hit: Hit | Miss) -> Answer 
     seq = await asking.trail.intent()
     with asking.hop("cache"):
         reason = await asking.path.workers.run(look_again, asking.path, asking.principal, asked, hit)
+        await require_adapter(asking)
     if reason is not None:
         asking.trail.withdraw(reason.name.lower())
         steps.note_question(asking.trail, asking.question)
-        steps.note_filter(asking.trail, asking.plan)
+        steps.note_plan(asking.trail, asking.plan)
         missed = Miss(reason, (Candidate(hit.entry.id, hit.similarity, reason),))
         asking.trail.note(cache=miss_use(missed, asked))
         return missed
-    served = replayed(hit, asking.plan, seq, asking.question.request_id)
+    served = _through_rails(asking, replayed(hit, asking.plan, seq, asking.question.request_id))
     steps.settle(asking, served)
     await shadow.count_hit(asking, asked, hit)
     return served
 
 
+def _through_rails(asking: steps.Asking, served: Answer) -> Answer:
+    """What may leave of a stored answer, by the rails of this moment. Raises `Withheld` and `RailFailed`."""
+    rails = asking.plan.rails
+    text = rails.check_whole(served.text, cited=bool(served.citations))
+    shown = replace(served, text=text, citations=shown_citations(rails, served.citations))
+    verdicts = {"rail_mask_output": "pass" if shown == served else "masked"} if rails.terms.mask_output else {}
+    if rails.topics:
+        verdicts["rail_answer"] = "pass"
+    if rails.terms.require_citation:
+        verdicts["rail_citation"] = "pass"
+    asking.trail.note(detail=verdicts)
+    return shown
+
+
 async def store(
     asking: steps.Asking, asked: Asked, finished: Answer, found: Passages, context: Context, vector: steps.AskedVector
 ) -> bool:
-    """Offer the answer to the cache; False where it was not kept, as after a change of model on the way."""
+    """Offer the answer to the cache; False where it was not kept, as after a change of either model on the way."""
     path, embedder = asking.path, vector.embedder
-    if embedder is not asking.embedder:
+    if embedder is not asking.embedder or finished.model != asking.plan.route.identity.model:
         return False
     dependencies = {(source.passage.document_id, source.passage.version) for source in context.sources}
     within = embedder.question_length(asked.question) <= embedder.fingerprint.window

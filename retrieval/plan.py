@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
 from cache.key import CompositeIdentity, RetrievalIdentity
 from cache.lookup import Mode
-from generation.prompt import Template, Turn, history_digest
+from generation.budget import Count, Room, divide
+from generation.canary import canary
+from generation.guardrails.rails import Rails, rails_of
+from generation.prompt import Template, history_digest
+from generation.routing import Route
+from generation.templates import resolve
 from indexing.catalogue import EMBEDDED, serving
 from indexing.chunk import CHUNKER_REVISION
 from indexing.embed import Embedder
@@ -19,29 +24,56 @@ from retrieval.fusion import FUSION_REVISION
 from retrieval.question import AnswerPath, Question
 from retrieval.search import SearchMode
 from tenancy.admission import Estimate
-from tenancy.domain import PermissionDomain
-from tenancy.errors import InvalidInput, NotFound
+from tenancy.contract import Mixing
+from tenancy.domain import PermissionDomain, permission_domain
+from tenancy.errors import InvalidInput
 from tenancy.identity import Principal
-from tenancy.tenant import TenantHandle
+from tenancy.tenant import ReadView, TenantHandle
 
 RESPONSE_CONTRACT = "answer-1"
+
+_WIDER, _WIDEST = 3, 48
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`query` stands alone; `rewritten` is the same text where it differs from what was typed, else `None`."""
+    """`query` stands alone; `rewritten` is the same text where it differs from what was typed, else `None`.
+
+    `room` says what of the model's context is for what, and which turns of the conversation stand in the prompt;
+    `conversation` is the digest of all of them as sent. `mark` is the prompt's canary. `rails` are the guard rails of
+    the tenant's contract.
+    """
 
     query: str
     rewritten: str | None
     template: Template
+    route: Route
     top_k: int
     search_mode: SearchMode
     where: Filter | None
-    max_tokens: int
+    room: Room
+    mark: str = field(repr=False)
+    rails: Rails
+    mixing: Mixing
     cache_mode: Mode
-    history: tuple[Turn, ...]
     conversation: str | None
     estimate: Estimate
+
+    @property
+    def breadth(self) -> int:
+        """How many passages to search for: where other reader classes are left out, more than can be used."""
+        if self.mixing == "allow":
+            return self.top_k
+        return max(self.top_k, min(_WIDER * self.top_k, _WIDEST))
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens of the answer, at most."""
+        return self.room.answer
+
+    def count(self, text: str) -> int:
+        """Tokens of `text` in the prompt, by the model that counts most."""
+        return _counting(self.route, self.rails)(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,39 +89,76 @@ class Opened:
 def open_plan(path: AnswerPath, principal: Principal, question: Question) -> Opened:
     """Raises `TenantSuspended`, `NotFound`, `ModelMismatch`, `InvalidInput`."""
     tenant = path.tenants.open(principal)
-    plan = make_plan(path, tenant, question)
     with tenant.reading() as view:
+        plan = make_plan(path, permission_domain(principal, view), view, question)
         collection = serving(view)
         return Opened(tenant, path.embedders.of(view), EMBEDDED if collection is None else collection.engine, plan)
 
 
-def make_plan(path: AnswerPath, tenant: TenantHandle, question: Question) -> Plan:
-    """Resolve `question`. Raises `NotFound` for a template, model or adapter that this deployment does not have, and
-    `InvalidInput` for a filter that the tenant's contract does not provide for or a cache mode that the template's
-    policy does not permit.
+def make_plan(path: AnswerPath, domain: PermissionDomain, view: ReadView, question: Question) -> Plan:
+    """Resolve `question`. Raises `NotFound` for a template, model or adapter that this tenant does not have, and
+    `InvalidInput` for a filter that the tenant's contract does not provide for, a cache mode that the template's policy
+    does not permit, or a question that is too long for the model.
     """
     settings = path.settings
-    if question.model not in (None, path.generator.identity.model):
-        raise NotFound("there is no such model", item=question.model, remedy="GET /v1/models shows yours")
-    if question.adapter is not None:
-        raise NotFound("there is no such adapter", item=question.adapter, remedy="GET /v1/models shows yours")
-    template = path.templates.get(question.template or "default")
+    route = path.routes.choose(domain, view, question.model, question.adapter)
+    template = resolve(view, path.templates, question.template)
     alone = stand_alone(question.query, question.history)
-    max_tokens = min(question.max_tokens or settings.max_tokens, settings.max_tokens)
-    typed = path.generator.count(question.query) + sum(path.generator.count(turn.text) for turn in question.history)
+    most = view.tenant.contract.generation.max_output_tokens or settings.max_tokens
+    max_tokens = min(question.max_tokens or settings.max_tokens, most)
+    mark = canary(view.tenant.keys.purpose("prompt-canary"), template.revision)
+    rails = rails_of(view.tenant.contract.generation.guards)
+    room = _room(path, route, rails, template, alone.text, question, max_tokens, mark)
     return Plan(
         query=alone.text,
-        rewritten=alone.text if alone.changed else None,
+        rewritten=rails.shown(alone.text) if alone.changed else None,
         template=template,
+        route=route,
         top_k=question.top_k or settings.top_k,
         search_mode=question.mode or settings.mode,
-        where=None if question.filter is None else parse(question.filter, tenant.contract.metadata),
-        max_tokens=max_tokens,
+        where=None if question.filter is None else parse(question.filter, view.tenant.contract.metadata),
+        room=room,
+        mark=mark,
+        rails=rails,
+        mixing=view.tenant.contract.generation.mixing or settings.mixing,
         cache_mode=_cache_mode(path, question, template.name),
-        history=question.history,
         conversation=history_digest(question.history),
-        estimate=Estimate(typed + settings.context_tokens, max_tokens),
+        estimate=Estimate(room.fixed + room.sources, room.answer),
     )
+
+
+def _room(
+    path: AnswerPath,
+    route: Route,
+    rails: Rails,
+    template: Template,
+    query: str,
+    question: Question,
+    answer: int,
+    mark: str,
+) -> Room:
+    """Nothing is cut where the model's context length is not known. Raises `InvalidInput`."""
+    sources = path.settings.context_tokens
+    if route.context_length is None:
+        typed = route.count(question.query) + sum(route.count(turn.text) for turn in question.history)
+        return Room(sources, answer, typed, question.history)
+    return divide(
+        template,
+        query,
+        question.history,
+        length=route.context_length,
+        sources=sources,
+        answer=answer,
+        count=_counting(route, rails),
+        mark=mark,
+    )
+
+
+def _counting(route: Route, rails: Rails) -> Count:
+    """The more of a text as it is and as the model sees it: a placeholder may be longer than what it stands for."""
+    if not rails.terms.mask_input:
+        return route.count
+    return lambda text: max(route.count(text), route.count(rails.masked(rails.masks([text]), text).text))
 
 
 def _cache_mode(path: AnswerPath, question: Question, template: str) -> Mode:
@@ -105,7 +174,7 @@ def _cache_mode(path: AnswerPath, question: Question, template: str) -> Mode:
 
 def composite_identity(path: AnswerPath, embedder: Embedder, domain: PermissionDomain, plan: Plan) -> CompositeIdentity:
     """Everything that has to be equal before an answer may be shared; all of it derived here."""
-    model = path.generator.identity
+    model = plan.route.identity
     return CompositeIdentity(
         tenant_id=domain.tenant_id,
         domain=domain.fingerprint,
@@ -115,7 +184,8 @@ def composite_identity(path: AnswerPath, embedder: Embedder, domain: PermissionD
         adapter_revision=model.adapter,
         embedder=msgspec.json.encode(embedder.fingerprint, order="sorted").decode(),
         generation=f"max_tokens={plan.max_tokens} context_tokens={path.settings.context_tokens} "
-        f"temperature={model.temperature:g}",
+        f"context_length={plan.route.context_length} mixing={plan.mixing} temperature={model.temperature:g} "
+        f"rails={plan.rails.revision}",
         user_id=None,
         filter=None if plan.where is None else canonical(plan.where),
         conversation=plan.conversation,

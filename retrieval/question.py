@@ -11,14 +11,15 @@ from cache.certificate.tally import Tally
 from cache.flight import Flights
 from cache.ladder import Ladder
 from cache.stores.port import CacheStore
-from generation.generator import Generator, Usage
+from generation.generator import Usage
 from generation.prompt import Templates, Turn
-from generation.salt import KvSharing
+from generation.routing import Routes
 from indexing.embedding import Embedders
 from retrieval.citations import Citation
 from retrieval.passage import Passage
 from retrieval.search import Collections, SearchMode
 from tenancy.admission import Admission
+from tenancy.contract import KvSharing, Mixing
 from tenancy.control import Tenants
 from tenancy.errors import Conflict
 from tenancy.metering import PriceTable
@@ -28,7 +29,7 @@ CacheMode = Literal["default", "bypass", "refresh"]
 
 
 class Revoked(Conflict):
-    """Access to a source ended while the answer was being made."""
+    """Access to a source, or to the adapter, ended while the answer was being made."""
 
     code = "revoked"
 
@@ -73,7 +74,11 @@ class CacheReport:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A finished answer. `audit_seq` is its intent in the tenant's log; `rewritten` how a follow-up was understood."""
+    """A finished answer. `audit_seq` is its intent in the tenant's log; `rewritten` how a follow-up was understood.
+
+    `warnings` are codes of what its asker should know: passages of other reader classes were left out, a source speaks
+    to the model, links were taken out, older turns of the conversation were cut.
+    """
 
     text: str
     citations: tuple[Citation, ...]
@@ -85,6 +90,7 @@ class Answer:
     usage: Usage
     audit_seq: int
     request_id: str
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +131,7 @@ class PathSettings:
     recheck_s: float = 2.0
     cache_enabled: bool = True
     kv_sharing: KvSharing = "domain"
+    mixing: Mixing = "separate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +143,7 @@ class AnswerPath:
     lanes: Lanes
     collections: Collections
     embedders: Embedders
-    generator: Generator
+    routes: Routes
     templates: Templates
     cache: CacheStore
     trail: AuditTrail

@@ -40,6 +40,7 @@ class _Payload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     citations: tuple[Citation, ...]
     finish: str
     model: str
+    warnings: tuple[str, ...] = ()
 
 
 def look_up_exact(
@@ -57,7 +58,7 @@ def look_up_exact(
             template=plan.template.name,
             mode=plan.cache_mode,
             follow_up=plan.conversation is not None,
-            sampled=path.generator.identity.temperature > 0,
+            sampled=plan.route.identity.temperature > 0,
             policy=path.cache.policy.of(plan.template.name),
         )
         found = _legible(exact(domain, view, path.cache, asked, dry=dry))
@@ -128,6 +129,7 @@ def replayed(hit: Hit, plan: Plan, audit_seq: int, request_id: str) -> Answer:
         usage=Usage(),
         audit_seq=audit_seq,
         request_id=request_id,
+        warnings=payload.warnings,
     )
 
 
@@ -156,7 +158,7 @@ def remember(
     """Offer a finished answer to the cache."""
     reached("store")
     payload = canonical_payload(
-        msgspec.to_builtins(_Payload(answer.text, answer.citations, answer.finish, answer.model))
+        msgspec.to_builtins(_Payload(answer.text, answer.citations, answer.finish, answer.model, answer.warnings))
     )
     completed = Completed(
         payload=payload,

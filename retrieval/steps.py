@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 
@@ -14,20 +15,26 @@ from audit.record import GenerationUse, Policy, Resource
 from audit.trail import Trail
 from cache.lookup import Miss
 from generation.generator import Delta as Piece
-from generation.generator import Finish, Usage, prompt_tokens
-from generation.prompt import Prompt, render
-from generation.salt import kv_salt
+from generation.generator import Finish, ModelIdentity, Quote, Usage, prompt_tokens
+from generation.guardrails.rails import Leaving
+from generation.injection import REVISION as INSTRUCTION_RULES
+from generation.quarantine import Quarantined
+from generation.routing import Placed
+from generation.salt import kv_salt, narrower
 from indexing.embed import Embedder
 from indexing.filters import canonical
-from retrieval.abstain import Evidence, not_found, weigh
-from retrieval.citations import verify
-from retrieval.context import Context, assemble
+from retrieval.abstain import Evidence, not_found
+from retrieval.citations import Citation, verify
+from retrieval.context import Context
+from retrieval.masking import Masking, masked_prompt
+from retrieval.outgoing import outgoing, passed, shown_citations, shown_evidence
 from retrieval.plan import Opened, Plan, open_plan
-from retrieval.question import Answer, AnswerPath, CacheReport, Delta, Done, Question, Revoked
+from retrieval.question import Answer, AnswerPath, CacheReport, Delta, Done, Question
+from retrieval.recheck import require_readable
 from retrieval.remembered import miss_status
 from retrieval.search import ATTEMPTS, ModelMoved, Passages, open_scope, search
+from retrieval.sources import Gathered, gather
 from tenancy.admission import Lease
-from tenancy.domain import permission_domain, readable_documents
 from tenancy.errors import Unavailable
 from tenancy.identity import Principal
 from tenancy.keys import keyed_hash
@@ -37,7 +44,9 @@ from tenancy.tenant import TenantHandle
 
 Vector = npt.NDArray[np.float32]
 
-_COVERED = 0.5
+HISTORY_CUT = "history-cut"
+UNCITED = "uncited"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,9 +87,12 @@ def note_question(trail: Trail, question: Question) -> None:
     trail.note(question=question.query, detail={} if question.feature is None else {"feature": question.feature})
 
 
-def note_filter(trail: Trail, plan: Plan) -> None:
+def note_plan(trail: Trail, plan: Plan) -> None:
     if plan.where is not None:
         trail.note(filter=canonical(plan.where))
+    if plan.route.adapter is not None:
+        trail.note(detail={"adapter": plan.route.adapter})
+    trail.note(policy=Policy(rails=plan.rails.revision))
 
 
 async def opened(path: AnswerPath, principal: Principal, question: Question) -> Opened:
@@ -88,22 +100,32 @@ async def opened(path: AnswerPath, principal: Principal, question: Question) -> 
     return await path.workers.run(open_plan, path, principal, question)
 
 
+async def refuse_blocked_question(asking: Asking) -> None:
+    """Raises `BlockedTopic` for a question, as typed or as understood, or a turn that holds a blocked phrase."""
+    rails, question = asking.plan.rails, asking.question
+    if not rails.topics:
+        return
+    texts = (question.query, asking.plan.query, *(turn.text for turn in question.history))
+    await asking.path.workers.run(rails.refuse_question, texts)
+    asking.trail.note(detail={"rail_question": "pass"})
+
+
 async def embed(asking: Asking) -> AskedVector:
     return await _embed(asking, asking.embedder)
 
 
-async def passages(asking: Asking, vector: AskedVector) -> tuple[Passages, AskedVector]:
-    """The best readable passages, on record as retrieved, and the vector that found them.
+async def passages(asking: Asking, vector: AskedVector, top_k: int) -> tuple[Passages, AskedVector]:
+    """The best `top_k` readable passages, on record as retrieved, and the vector that found them.
 
     Where the tenant moved to another embedding model meanwhile, the question is embedded with that one.
     """
     path = asking.path
     for _ in range(ATTEMPTS - 1):
         try:
-            return await _passages(asking, vector), vector
+            return await _passages(asking, vector, top_k), vector
         except ModelMoved:
             vector = await _embed(asking, await path.workers.run(_model_now, asking))
-    return await _passages(asking, vector), vector
+    return await _passages(asking, vector, top_k), vector
 
 
 def _model_now(asking: Asking) -> Embedder:
@@ -111,7 +133,7 @@ def _model_now(asking: Asking) -> Embedder:
         return asking.path.embedders.of(view)
 
 
-async def _passages(asking: Asking, vector: AskedVector) -> Passages:
+async def _passages(asking: Asking, vector: AskedVector, top_k: int) -> Passages:
     path, plan, embedder = asking.path, asking.plan, vector.embedder
 
     def found() -> Passages:
@@ -123,7 +145,7 @@ async def _passages(asking: Asking, vector: AskedVector) -> Passages:
             scope,
             plan.query,
             vector.vector,
-            plan.top_k,
+            top_k,
             plan.search_mode,
             model=embedder.fingerprint,
             covers=embedder.covers(plan.query),
@@ -151,17 +173,20 @@ async def _passages(asking: Asking, vector: AskedVector) -> Passages:
     return result
 
 
-async def context_of(asking: Asking, found: Passages, embedder: Embedder) -> tuple[Context, Evidence]:
+async def sources_of(asking: Asking, found: Passages, embedder: Embedder) -> Gathered:
     """The sources of the prompt, and whether they can answer; what enters the prompt is on record as such."""
-    path, query = asking.path, asking.plan.query
-
-    def assembled() -> tuple[Context, Evidence]:
-        context = assemble(found.items, path.settings.context_tokens, path.generator.count)
-        similarity = found.similarity if embedder.covers(query) >= _COVERED else None
-        return context, weigh(query, found.items, similarity=similarity, model=embedder.fingerprint.name)
-
-    context, evidence = await path.workers.run(assembled)
-    if evidence.sufficient:
+    gathered = await asking.path.workers.run(gather, asking.tenant, asking.plan, found, embedder)
+    context, cut = gathered.context, asking.plan.room.cut
+    # Counts and ids, no text: what was left out of the prompt, and which documents speak to the model.
+    detail: dict[str, int | str] = {"left_out": gathered.left_out, "history_cut": cut}
+    if gathered.instructed:
+        detail |= {
+            "instructions": len(gathered.instructed),
+            "instructing_documents": " ".join(map(str, gathered.instructed)),
+            "instruction_rules": INSTRUCTION_RULES,
+        }
+    asking.trail.note(detail={name: value for name, value in detail.items() if value})
+    if gathered.evidence.sufficient:
         asking.trail.note(
             resources=[
                 Resource(
@@ -173,17 +198,18 @@ async def context_of(asking: Asking, found: Passages, embedder: Embedder) -> tup
                 for source in context.sources
             ]
         )
-    return context, evidence
+    return gathered
 
 
 async def begin(asking: Asking, miss: Miss, evidence: Evidence) -> Answer:
     """Make the intent durable; from here on bytes may leave. Returns the answer that stands if none is generated."""
+    evidence = shown_evidence(asking.plan.rails, evidence)
     seq = await asking.trail.intent()
     return Answer(
         text=not_found(asking.plan.query, evidence),
         citations=(),
         finish="abstain",
-        model=asking.path.generator.identity.model,
+        model=asking.plan.route.identity.model,
         rewritten=asking.plan.rewritten,
         nearest_titles=evidence.nearest,
         cache=CacheReport(status=miss_status(miss)),
@@ -194,24 +220,55 @@ async def begin(asking: Asking, miss: Miss, evidence: Evidence) -> Answer:
 
 
 async def generate(
-    asking: Asking, found: Passages, context: Context, draft: Answer
+    asking: Asking, found: Passages, gathered: Gathered, draft: Answer
 ) -> AsyncGenerator[Delta | Done, None]:
-    """Stream the generator's text; access is checked before the first byte, every few seconds and at the end."""
-    path, plan, lease = asking.path, asking.plan, asking.lease
+    """Stream the answer of the route's first place; a later one takes over where nothing came from those before."""
+    places = asking.plan.route.places
+    passed_over: list[str] = []
+    for number, placed in enumerate(places):
+        begun = False
+        if placed.waived:
+            asking.trail.note(detail={"kv_isolation": "waived"})
+        try:
+            async with aclosing(_generate_at(asking, found, gathered, draft, placed)) as events:
+                async for event in events:
+                    begun = True
+                    yield event
+            return
+        except (Unavailable, Quarantined) as failure:
+            if begun or number == len(places) - 1 or isinstance(failure, Quarantined):
+                asking.trail.note(detail={"failed_at": placed.pool})
+                raise
+            _log.warning("a generator was passed over (%s)", type(failure).__name__)
+            passed_over.append(placed.pool)
+            asking.trail.note(detail={"fallback_from": ", ".join(passed_over)})
 
-    def rendered() -> tuple[Prompt, int]:
-        prompt = render(plan.template, plan.query, context.prompt_sources, plan.history)
-        return prompt, prompt_tokens(prompt, path.generator)
 
-    prompt, estimated = await path.workers.run(rendered)
-    salt = _salt(asking, found)
+async def _generate_at(
+    asking: Asking, found: Passages, gathered: Gathered, draft: Answer, placed: Placed
+) -> AsyncGenerator[Delta | Done, None]:
+    """Stream one generator's text through the checks of `outgoing`; access is checked before the first byte, every few
+    seconds and at the end.
+    """
+    path, plan, lease, generator = asking.path, asking.plan, asking.lease, placed.generator
+    context = gathered.context
+
+    def prepared() -> tuple[Masking, int, Leaving]:
+        made = masked_prompt(plan, context, mark=plan.mark)
+        return made, prompt_tokens(made.prompt, generator.count), outgoing(plan, gathered, made.masks)
+
+    made, estimated, checks = await path.workers.run(prepared)
+    if made.masks.kinds:
+        count = made.masks.count
+        asking.trail.note(detail={"rail_mask_input": "masked" if count else "pass", "masked_input": count})
+    salt = _salt(asking, found, generator.identity)
     limit = plan.max_tokens if lease.max_output_tokens is None else min(plan.max_tokens, lease.max_output_tokens)
     deadline = time.monotonic() + path.settings.deadline_s
     text, produced, checked = "", 0, 0.0
     finish: Finish | None = None
     with asking.hop("generate") as tokens:
-        pieces = path.generator.generate(
-            prompt, salt=salt, request_id=draft.request_id, max_tokens=limit, deadline=deadline
+        pieces = generator.generate(
+            made.prompt, salt=salt, request_id=draft.request_id, max_tokens=limit, deadline=deadline
         )
         async with aclosing(pieces):
             async for piece in pieces:
@@ -219,24 +276,46 @@ async def generate(
                     finish = piece
                     continue
                 if time.monotonic() - checked > path.settings.recheck_s:
-                    await _require_readable(asking, context)
+                    await require_readable(asking, context)
                     checked = time.monotonic()
-                text += piece.text
-                produced += path.generator.count(piece.text)
+                produced += generator.count(piece.text)
                 tokens.used(estimated, produced)
                 lease.used(estimated, produced)
-                yield Delta(piece.text)
+                if leaving := passed(asking.trail, checks, piece.text):
+                    text += leaving
+                    yield Delta(leaving)
+                checks.refuse()
         if finish is None:
             raise Unavailable("the generator ended without a finish", item="generator", remedy="try again")
         tokens.used(finish.usage.input, finish.usage.output)
-    _note_generation(asking, salt, finish)
+    _note_generation(asking, placed, salt, finish)
     if finish.reason == "error":
         raise Unavailable("the generator failed", item="generator", remedy="try again")
+    draft = replace(draft, model=generator.identity.model, usage=finish.usage)
     if finish.reason == "abstain":
-        yield Done(replace(draft, usage=finish.usage))
+        yield Done(draft)
         return
-    await _require_readable(asking, context)
-    cited = verify(text, context.sources, finish.quotes)
+    await require_readable(asking, context)
+    leaving, required = passed(asking.trail, checks, None), plan.rails.terms.require_citation
+    text += leaving
+    if leaving and not required:
+        yield Delta(leaving)
+    checks.refuse()
+    cited = _cite(asking, checks.said, context, made.originals(finish.quotes, context))
+    cut = (HISTORY_CUT,) if plan.room.cut else ()
+    warnings = (*gathered.warnings, *checks.warnings, *cut)
+    if required:
+        asking.trail.note(detail={"rail_citation": "pass" if cited else "withheld"})
+        if not cited:
+            yield Done(replace(draft, warnings=(*warnings, UNCITED)))
+            return
+        yield Delta(text)
+    yield Done(replace(draft, text=text, citations=cited, finish=finish.reason, nearest_titles=(), warnings=warnings))
+
+
+def _cite(asking: Asking, text: str, context: Context, quotes: Sequence[Quote]) -> tuple[Citation, ...]:
+    """The citations of `text` that hold, on record, as their asker may see them."""
+    cited = verify(text, context.sources, quotes)
     asking.trail.note(
         resources=[
             Resource(document=citation.document, version=citation.version, chunk=citation.chunk, stage="cited")
@@ -244,16 +323,7 @@ async def generate(
         ],
         detail={"unknown_marks": cited.unknown, "unsupported_marks": cited.unsupported},
     )
-    yield Done(
-        replace(
-            draft,
-            text=text,
-            citations=cited.citations,
-            finish=finish.reason,
-            nearest_titles=(),
-            usage=finish.usage,
-        )
-    )
+    return shown_citations(asking.plan.rails, cited.citations)
 
 
 def settle(asking: Asking, finished: Answer) -> None:
@@ -269,45 +339,28 @@ async def _embed(asking: Asking, embedder: Embedder) -> AskedVector:
     return AskedVector(embedder, vector)
 
 
-async def _require_readable(asking: Asking, context: Context) -> None:
-    """Raise `Revoked` unless every source is still there, in the same version, and readable."""
-
-    def readable() -> bool:
-        reached("recheck")
-        # Suspension and deletion end a stream as well: opening the tenant raises.
-        tenant = asking.path.tenants.open(asking.principal)
-        versions = {source.passage.document_id: source.passage.version for source in context.sources}
-        with tenant.reading() as view:
-            unchanged = readable_documents(permission_domain(asking.principal, view), view, versions) == versions
-        reached("rechecked")
-        return unchanged
-
-    if not await asking.path.workers.run(readable):
-        asking.trail.conclude("revoked", "source")
-        raise Revoked("access to a source changed while the answer was being made", remedy="ask again")
-
-
-def _salt(asking: Asking, found: Passages) -> str:
+def _salt(asking: Asking, found: Passages, identity: ModelIdentity) -> str:
     domain = found.domain
     return kv_salt(
         asking.tenant.keys.purpose("kv-salt"),
         tenant_id=domain.tenant_id,
         domain=domain.fingerprint,
-        identity=asking.path.generator.identity,
+        identity=identity,
         template_revision=asking.plan.template.revision,
         kv_epoch=domain.epochs.kv,
-        sharing=asking.path.settings.kv_sharing,
+        sharing=narrower(asking.path.settings.kv_sharing, asking.tenant.contract.generation.kv_sharing),
         user_id=domain.user_id,
     )
 
 
-def _note_generation(asking: Asking, salt: str, finish: Finish) -> None:
-    identity = asking.path.generator.identity
+def _note_generation(asking: Asking, placed: Placed, salt: str, finish: Finish) -> None:
+    identity = placed.generator.identity
     asking.trail.note(
         generation=GenerationUse(
             model=identity.model,
             revision=identity.revision,
             adapter=identity.adapter,
+            pool=placed.pool,
             # A fingerprint tells two salts apart without being usable as one.
             salt_fp=keyed_hash(b"salt-fingerprint", salt).hex()[:16] if finish.salted else None,
             input=finish.usage.input,

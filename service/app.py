@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import structlog
 from litestar import Litestar, Request, Response, Router
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.types import ASGIApp
 
-from service import openapi, problems
+from service import openai_errors, openapi, problems
 from service.auth import Authentication, request_id_of
 from service.bodies import StrictRequest
 from service.edge import Edge
 from service.engine_check import EngineWatch
-from service.routes import answers, audit, cache, documents, feedback, health, models, retrieve
+from service.routes import answers, audit, cache, chat, documents, feedback, health, models, retrieve, templates
 from service.wiring import Services
-from tenancy.errors import EngineUnavailable, InvalidInput, StrongroomError
+from tenancy.errors import InvalidInput, StrongroomError, Unavailable
 
 _log = structlog.get_logger("strongroom.app")
 
@@ -28,11 +29,13 @@ def create_app(services: Services) -> Edge:
     routers: Sequence[Router] = [
         retrieve.router(services),
         answers.router(services),
+        chat.router(services),
         feedback.router(services),
         documents.router(services),
         audit.router(services),
         cache.router(services),
         models.router(services),
+        templates.router(services),
     ]
     authentication = Authentication(control.authenticator, control.trail, services.workers)
 
@@ -45,7 +48,7 @@ def create_app(services: Services) -> Edge:
         Litestar(
             route_handlers=[
                 v1,
-                health.router(control, services.workers, EngineWatch(services.engines), services.path.cache),
+                health.router(control, services.workers, EngineWatch(services.engines), services.path),
             ],
             request_class=StrictRequest,
             request_max_body_size=services.settings.server.max_body,
@@ -69,8 +72,18 @@ def _problem(request: Request[Any, Any, Any], error: Exception) -> Response[byte
         problem, headers = problems.problem_of(found, request_id), problems.headers_of(found)
     if problem.status >= 500:
         known = isinstance(error, StrongroomError)
-        operators = {"reason": error.reason, "item": error.item} if isinstance(error, EngineUnavailable) else {}
+        operators = {"reason": error.reason, "item": error.item} if isinstance(error, Unavailable) else {}
         _log.error("failed", code=problem.code, exc_info=None if known else error, **operators)
+    path = request.scope["path"]
+    if openai_errors.is_for_clients(path):
+        return Response(
+            msgspec.json.encode(openai_errors.body_of(problem)),
+            status_code=openai_errors.status_of(problem),
+            headers=headers | openai_errors.retry_headers(problem),
+            media_type=openai_errors.MEDIA_TYPE,
+        )
+    if openai_errors.is_for_both(path):
+        problem = openai_errors.for_both(problem)
     return Response(
         problems.encode(problem), status_code=problem.status, headers=headers, media_type=problems.MEDIA_TYPE
     )

@@ -25,6 +25,8 @@ MAX_TURN: Final = 20_000
 MAX_FRAME: Final = 1_000_000
 """Bytes of a body without a document's text: small parts by the million would stop the event loop for seconds."""
 BODY_S: Final = 300.0
+REFUSED_BODY: Final = "refused_body"
+"""What a route's `opt` calls with the request and the `InvalidInput` of its body, to raise it on record."""
 _NUL: Final = "\x00"
 _FIELD: Final = re.compile(r"(?:unknown|required) field `(.*)`")
 
@@ -87,7 +89,7 @@ class HistoryTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 class AnswerRequest(Question, frozen=True):
     """Ask for an answer. `feature` and `root` are the caller's own ids for metering and for grouping requests."""
 
-    template: Annotated[Name, Meta(description="A prompt template of the settings.")] | None = None
+    template: Annotated[Name, Meta(description="A prompt template of GET /v1/templates.")] | None = None
     model: Annotated[Name, Meta(description="A model of GET /v1/models.")] | None = None
     adapter: Annotated[Name, Meta(description="An adapter of GET /v1/models.")] | None = None
     max_tokens: Annotated[int, Meta(ge=1, le=32_768, description="Tokens of the answer, at most.")] | None = None
@@ -173,7 +175,12 @@ class StrictRequest(Request[Any, Any, Any]):
         field = self.route_handler.parsed_data_field
         if field is None:
             raise Malformed("this address takes no body")
-        return decode_body(await self.body(), field.annotation)
+        try:
+            return decode_body(await self.body(), field.annotation)
+        except InvalidInput as error:
+            if (on_record := self.route_handler.opt.get(REFUSED_BODY)) is not None:
+                await on_record(self, error)
+            raise
 
 
 def decode_body(body: bytes, kind: type[T]) -> T:

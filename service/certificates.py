@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from cache.certificate import evidence
 from cache.certificate.evidence import Place
 from cache.policy import CachePolicy
 from generation.prompt import Templates
+from generation.templates import names_of
 from tenancy.tenant import ReadView
 
 MOST_EVENTS: Final = 200_000
@@ -33,7 +34,7 @@ def report(
 ) -> list[dict[str, Any]]:
     """One row for each template and ladder version that has evidence or served a semantic hit, the newest first."""
     records = [one for one in evidence.evidence(view) if template in (None, one.template)]
-    counted = count(log, templates)
+    counted = count(log, names_of(view, templates))
     known = {(one.template, one.ladder) for one in records}
     rows = [
         _row(one, policy, counted.get(one.template, Counted()))
@@ -93,9 +94,8 @@ def _row(one: evidence.EvidenceRecord, policy: CachePolicy, counted: Counted) ->
     }
 
 
-def count(log: AuditLog, templates: Templates) -> dict[str, Counted]:
-    """By template, from the newest intents of questions."""
-    names = {templates.get(name).revision: name for name in templates.names()}
+def count(log: AuditLog, names: Mapping[str, str]) -> dict[str, Counted]:
+    """By template, from the newest intents of questions; `names` are of revisions."""
     found: dict[str, Counted] = {}
     for event in _asked(log):
         use, revision = event.cache, event.policy.template if event.policy else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.metadata
 import importlib.util
 import os
@@ -12,7 +11,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -41,7 +39,6 @@ FILES_A_TENANT: Final = 4
 
 _SLOW_FSYNC_MS: Final = 20.0
 _PROBES: Final = 20
-_GENERATOR_S: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +61,11 @@ def examine(settings: Settings) -> list[Finding]:
         ("descriptors", _descriptors),
         ("embedding model", _model),
         ("engines", _engines),
-        ("generator", _generator),
         ("cache", _cache),
+        *([("adapters", _adapters)] if settings.generation.adapters_dir else []),
     ]
-    return [*(_guarded(name, check, settings) for name, check in checks), *_server_engines(settings)]
+    rows = [_guarded(name, check, settings) for name, check in checks]
+    return [*rows, *_pools(settings), *_server_engines(settings)]
 
 
 def create_key(settings: Settings) -> Path:
@@ -106,6 +104,23 @@ def _guarded(name: str, check: Callable[[Settings], Finding], settings: Settings
         return Finding(name, "wrong", str(StrongroomError(error.reason, item=error.item)), error.remedy)
     except OSError as error:
         return Finding(name, "wrong", f"{error.strerror}: {error.filename}", "check the path and its permissions")
+
+
+def _adapters(settings: Settings) -> Finding:
+    """The folder of tenants' adapters, as this product sees it; what the engines see is seen at the first load."""
+    name, root = "adapters", settings.generation.adapters_path
+    if root is None or not root.is_dir():
+        return Finding(name, "wrong", f"{root} is no folder", "make it, and let the engines see it under this path")
+    if not os.access(root, os.W_OK | os.X_OK):
+        return Finding(name, "wrong", f"{root} cannot be written", "give it to this user, and to the engines' group")
+    mode = root.stat().st_mode & 0o777
+    if mode & 0o007:
+        remedy = f"chmod o= {root}, and let the engines read it by their group"
+        return Finding(name, "wrong", f"{root} is open to every user of this machine (mode {mode:o})", remedy)
+    pools = sorted(pool for pool, terms in settings.generation.pools.items() if terms.max_adapters)
+    if not pools:
+        return Finding(name, "note", f"{root}, and no pool takes adapters", "set max_adapters of a pool")
+    return Finding(name, "ok", f"{root}, for {', '.join(pools)}")
 
 
 def _master_key(settings: Settings) -> Finding:
@@ -280,41 +295,14 @@ def _cache(settings: Settings) -> Finding:
     return Finding("cache", "ok" if well else "wrong", found, remedy)
 
 
-def _generator(settings: Settings) -> Finding:
-    """One token from the real server, with a salt of its own: reachable, right version, salt accepted."""
-    if settings.generation.kind == "extractive":
-        return Finding("generator", "ok", "extractive: cited sentences, no model")
-    return asyncio.run(_probe_generator(settings))
+def _pools(settings: Settings) -> list[Finding]:
+    from service.generator_check import examine_pools
 
-
-async def _probe_generator(settings: Settings) -> Finding:
-    from generation.prompt import Template, render
-    from service.wiring import generator
-
-    made = generator(settings.generation)
     try:
-        prompt = render(Template("doctor", "Answer with one word."), "Are you there?", ())
-        pieces = made.generate(
-            prompt,
-            salt=secrets.token_hex(32),
-            request_id=secrets.token_hex(16),
-            max_tokens=1,
-            deadline=time.monotonic() + _GENERATOR_S,
-        )
-        async with aclosing(pieces):
-            async for _ in pieces:
-                pass
+        found = examine_pools(settings)
     except StrongroomError as error:
-        remedy = error.remedy or "start the server, or correct generation.base_url"
-        return Finding("generator", "wrong", f"{settings.generation.base_url}: {error.reason}", remedy)
-    finally:
-        await made.aclose()
-    where = f"{made.identity.model} at {settings.generation.base_url}"
-    if not made.salted:
-        return Finding(
-            "generator", "note", f"{where} answers, without a KV salt", "use SGLang where tenants share a server"
-        )
-    return Finding("generator", "ok", f"{where} answers, salted")
+        return [Finding("generator", "wrong", str(StrongroomError(error.reason, item=error.item)), error.remedy)]
+    return [Finding(one.check, one.state, one.finding, one.remedy) for one in found]
 
 
 def _installed(name: str) -> bool:

@@ -16,6 +16,7 @@ from indexing.engines.registry import Engines
 from indexing.engines.transport import authorities, checked_address, read_key
 from indexing.remote.elsewhere import Elsewhere
 from indexing.remote.engines import RemoteEngines
+from service.generators import require_generation_possible
 from service.settings import CollectionSettings, EngineSettings, Settings
 from tenancy.contract import Contract
 from tenancy.errors import InvalidInput
@@ -77,6 +78,7 @@ def require_possible(settings: Settings, tenant: str, contract: Contract) -> Non
             require_model_allowed(settings.embedding, contract.model)
         except InvalidInput as error:
             raise InvalidInput(error.reason, item="model", remedy=error.remedy) from None
+    require_generation_possible(settings, tenant, contract)
 
 
 def _check(name: str, engine: EngineSettings) -> None:

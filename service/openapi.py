@@ -45,7 +45,7 @@ PROBLEMS: Final = {
 """Responses that every route behind a credential may give."""
 
 _DOCUMENT: Final = "/v1/documents/{id}"
-_ANSWERS: Final = "/v1/answers"
+_STREAMED: Final = ("/v1/answers", "/v1/chat/completions")
 
 
 class Document(JsonRenderPlugin):
@@ -81,18 +81,18 @@ class Page(OpenAPIRenderPlugin):
 
 def addressed(document: dict[str, Any]) -> dict[str, Any]:
     """The document with what the framework's routes cannot say: the address of access lists, whose /acl stands after
-    a path, and the stream of an answer.
+    a path, and the streams of answers.
     """
     paths: dict[str, dict[str, Any]] = {}
     for path, methods in document["paths"].items():
         paths[path] = dict(methods)
         if path == _DOCUMENT:
             paths[f"{path}/acl"] = {"patch": paths[path].pop("patch")}
-    if _ANSWERS in paths:
-        operation = paths[_ANSWERS]["post"]
+    for path in paths.keys() & _STREAMED:
+        operation = paths[path]["post"]
         done = operation["responses"]["200"]
         streamed = done | {"content": done["content"] | {"text/event-stream": {"schema": {"type": "string"}}}}
-        paths[_ANSWERS]["post"] = operation | {"responses": operation["responses"] | {"200": streamed}}
+        paths[path]["post"] = operation | {"responses": operation["responses"] | {"200": streamed}}
     return document | {"paths": paths}
 
 
@@ -102,7 +102,8 @@ def config() -> OpenAPIConfig:
         version=version("strongroom"),
         description=(
             "Answers from a tenant's documents, for the caller's own permissions. The tenant comes from the bearer "
-            "credential alone. Errors are problem documents (RFC 9457)."
+            "credential alone. Errors are problem documents (RFC 9457), but those of /v1/chat/completions, which have "
+            "OpenAI's form."
         ),
         path="/schema",
         render_plugins=[Page(), Document()],

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tenancy.errors import EngineUnavailable, LimitExceeded, StrongroomError, Throttled
+from tenancy.errors import LimitExceeded, StrongroomError, Throttled, Unavailable
 
 MEDIA_TYPE: Final = "application/problem+json"
 _URN: Final = "urn:strongroom:problem:"
@@ -40,6 +40,9 @@ TABLE: Final[dict[str, Kind]] = {
     "invalid-input": Kind(422, "The request cannot be processed", USAGE),
     "parse-failure": Kind(422, "The document yields no text"),
     "unknown-parameter": Kind(400, "Unknown parameter", USAGE),
+    "unsupported-parameter": Kind(400, "Unsupported parameter", USAGE),
+    "unsupported-value": Kind(400, "Unsupported value", USAGE),
+    "context-length-exceeded": Kind(400, "The conversation is too long", USAGE),
     "too-large": Kind(413, "Too large", USAGE),
     "unsupported-media-type": Kind(415, "Unsupported media type", USAGE),
     "method-not-allowed": Kind(405, "Method not allowed"),
@@ -48,8 +51,13 @@ TABLE: Final[dict[str, Kind]] = {
     "forbidden": Kind(403, "Forbidden"),
     "tenant-suspended": Kind(403, "The tenant is suspended"),
     "not-found": Kind(404, "Not found"),
+    "model-not-found": Kind(404, "No such model"),
     "conflict": Kind(409, "Conflict"),
     "revoked": Kind(409, "Access was revoked meanwhile"),
+    "withheld": Kind(409, "The answer was withheld"),
+    "blocked-topic": Kind(403, "A topic that is not answered"),
+    "blocked-answer": Kind(403, "The answer went into a topic that is not answered"),
+    "rail-failed": Kind(503, "A guard rail failed"),
     "already-exists": Kind(409, "Already there"),
     "model-mismatch": Kind(409, "Another embedding model"),
     "schema-too-new": Kind(503, "Written by a newer program"),
@@ -105,7 +113,7 @@ def problem_of(error: Exception, request_id: str) -> Problem:
     if not isinstance(error, StrongroomError) or kind_of(error).status == 500:
         code = _code(error) if isinstance(error, StrongroomError) else "error"
         return _problem(code, _NO_DETAIL, request_id)
-    if isinstance(error, EngineUnavailable):
+    if isinstance(error, Unavailable) and error.told:
         return _problem(_code(error), error.told, request_id, remedy=_LATER)
     extra: dict[str, Any] = {"item": error.item, "remedy": error.remedy}
     if isinstance(error, LimitExceeded):

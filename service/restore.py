@@ -20,13 +20,14 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from sqlalchemy import insert
+from sqlalchemy import insert, update
+from sqlalchemy.engine import Connection
 
 from audit.log import read_head
 from audit.tables import AUDIT_FILE
 from service.backup import LEDGER, MANIFEST, VERSION, LedgerManifest, Manifest, contents, detached
 from service.control import Control
-from tenancy import archive, ledger
+from tenancy import archive, ledger, schema
 from tenancy.adoption import Arrival, Known, revive
 from tenancy.archive import Unlock
 from tenancy.contract import stored_contract
@@ -96,7 +97,7 @@ def restore_tenant(control: Control, path: Path, wish: Wish) -> dict[str, Any]:
         data, trail = stack.enter_context(detached(folder, key))
         with data.reading() as connection:
             named = server_collections(connection)
-        summary = _prepare(data, manifest, withdrawals, withdrawals.position if same else 0)
+        summary = _prepare(data, manifest, withdrawals, withdrawals.position if same else 0, adapters=wish.replace)
         _check_log(trail, manifest)
         if wish.replace:
 
@@ -241,9 +242,11 @@ def _withdrawals(
     return replace(brought[1], position=brought[0].head)
 
 
-def _prepare(data: Database, manifest: Manifest, withdrawals: Withdrawals, position: int) -> dict[str, Any]:
+def _prepare(
+    data: Database, manifest: Manifest, withdrawals: Withdrawals, position: int, *, adapters: bool
+) -> dict[str, Any]:
     """Withdraw again, and make the database fit to be served. `position` is the newest entry of the ledger that the
-    tenant goes on with, 0 for a new one.
+    tenant goes on with, 0 for a new one. Where the files of its `adapters` are not here, these are to be added again.
     """
     now = time.time()
     counts: Counter[str] = Counter()
@@ -255,6 +258,7 @@ def _prepare(data: Database, manifest: Manifest, withdrawals: Withdrawals, posit
             if ledger.apply(connection, what):
                 counts[what[0]] += 1
         ledger.move_to(connection, position)
+        lost = 0 if adapters else _revoke_adapters(connection, now)
         origin = {
             "tenant_id": manifest.tenant_id,
             "backup_made": manifest.made,
@@ -263,7 +267,14 @@ def _prepare(data: Database, manifest: Manifest, withdrawals: Withdrawals, posit
         }
         revive(connection, origin, now)
         held = contents(connection)
-    return {**held, "withdrawals": withdrawals.source, "withdrawn_again": dict(counts)}
+    again = {"adapters_to_add_again": lost} if lost else {}
+    return {**held, "withdrawals": withdrawals.source, "withdrawn_again": dict(counts), **again}
+
+
+def _revoke_adapters(connection: Connection, now: float) -> int:
+    """No backup holds adapters' files: what is on record without them would be refused at every use."""
+    adapters = schema.adapters
+    return connection.execute(update(adapters).where(adapters.c.revoked.is_(None)).values(revoked=now)).rowcount
 
 
 def _withdraw_newer(data: Database, known: Withdrawals, newest: Withdrawals) -> Counter[str]:

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -22,6 +22,7 @@ from service.connection import Connection
 from service.control import Control
 from service.deletion import sweep_collections
 from service.expiry import Expiry
+from service.isolation import require_isolation
 from service.logs import configure_logging
 from service.settings import ServerSettings, Settings
 from service.wiring import ServerLock, Services, build
@@ -36,31 +37,36 @@ EXPIRE_S: Final = 30.0
 _log = structlog.get_logger("strongroom.server")
 
 
-def run(settings: Settings) -> None:
-    """Serve until SIGINT or SIGTERM; requests in flight may end first. Raises `Conflict` beside another server,
-    `InvalidInput` for a certificate that cannot be loaded, `Unavailable` for an address that cannot be listened on.
+def run(settings: Settings, again: Callable[[], Settings]) -> None:
+    """Serve until SIGINT or SIGTERM; requests in flight may end first. At SIGHUP the pools of generators are taken from
+    the settings that `again` reads.
+
+    Raises `Conflict` beside another server, `InvalidInput` for a certificate that cannot be loaded, `Unavailable` for
+    an address that cannot be listened on, `NotIsolated` where no pool keeps its tenants' KV memory apart.
     """
     _check_certificate(settings.server)
     # Over PostgreSQL, too: servers share their tenants there, and each has a data directory of its own.
     lock = ServerLock(settings.data_path)
     try:
         configure_logging()
-        asyncio.run(_serve(settings))
+        asyncio.run(_serve(settings, again))
     finally:
         lock.release()
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, again: Callable[[], Settings]) -> None:
     services = build(settings)
     services.path.cache.renews = True
     try:
         await services.workers.run(require_fit, services.path.cache)
+        await require_isolation(services.path.routes)
         if not settings.server.tls_certificate and not _is_loopback(settings.server.host):
             _log.warning("plain HTTP on an address that others reach", host=settings.server.host)
         beside = [
             asyncio.create_task(services.workers.run(_tidy, services.control)),
             asyncio.create_task(_forget_deleted(services)),
             asyncio.create_task(_expire(services)),
+            asyncio.create_task(_reload(services, again)),
         ]
         await _Server(server_config(create_app(services), settings.server)).serve()
         for task in beside:
@@ -106,6 +112,21 @@ async def _expire(services: Services) -> None:
             await services.workers.run(expiry.step)
         except (StrongroomError, SQLAlchemyError) as error:
             _log.error("expired answers may still be in the cache", error=type(error).__name__)
+
+
+async def _reload(services: Services, again: Callable[[], Settings]) -> None:
+    """Whenever SIGHUP comes: new replicas join after their checks, those that are left out finish their streams."""
+    asked = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, asked.set)
+    while True:
+        await asked.wait()
+        asked.clear()
+        try:
+            services.reload(await services.workers.run(again))
+        except StrongroomError as error:
+            _log.error("the settings were not taken over", reason=error.reason, item=error.item, remedy=error.remedy)
+        else:
+            _log.info("the pools of generators are those of the settings")
 
 
 def server_config(app: object, server: ServerSettings) -> uvicorn.Config:

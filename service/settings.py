@@ -20,9 +20,9 @@ import msgspec
 
 from cache.policy import TemplatePolicy
 from cache.stores.redis_settings import RedisSettings
-from generation.salt import KvSharing
 from indexing.embedders.port import EmbeddingSettings
 from tenancy.admission import TenantLimits
+from tenancy.contract import KvSharing, Mixing, Tier
 from tenancy.errors import InvalidInput
 from tenancy.metering import PriceTable
 from tenancy.postgres_url import PostgresSettings
@@ -66,8 +66,61 @@ class RetrievalSettings(Section, frozen=True):
     context_tokens: Positive
 
 
+class PoolSettings(Section, frozen=True):
+    """One model on `replicas` (addresses) of one trust level. Keys are in files, so that none stands in the settings.
+
+    `dedicated_to` is the name of the one tenant that it serves; `trust` is then "dedicated" where none is given, else
+    "shared". `answers_as` is the model's name in answers where it is not `model`. Of each replica: `slots` requests at
+    one time, `small_slots` of them kept for prompts of less than `small_tokens`, and `prefill_tokens` of prompts whose
+    first token has not come. Of the pool: `tenant_slots` requests of one tenant (0: no bound), `queue` that wait;
+    `context_length` is the model's, in tokens (0: not known). `kv_isolation` is that of all pools where it is empty; it
+    is shown again every `prove_s` seconds.
+
+    Tenants' adapters: `max_adapters` loaded at one time on each replica (0: the pool takes none), of rank
+    `max_adapter_rank` at most, for `adapter_modules`; `adapter_bases` are what their makers may call the model, where
+    that is not `model`.
+    """
+
+    kind: Literal["extractive", "sglang", "openai"]
+    replicas: tuple[str, ...] = ()
+    model: str = ""
+    revision: str = ""
+    adapter: str = ""
+    answers_as: str = ""
+    tokenizer: str = ""
+    context_length: Count = 0
+    api_key_file: str = ""
+    admin_key_file: str = ""
+    ca_file: str = ""
+    plaintext: bool = False
+    trust: str = ""
+    dedicated_to: str = ""
+    slots: Positive = 32
+    small_slots: Positive = 1
+    small_tokens: Positive = 1_000
+    prefill_tokens: Positive = 16_384
+    tenant_slots: Count = 0
+    queue: Count = 256
+    first_token_s: Seconds = 30.0
+    stall_s: Seconds = 20.0
+    health_s: Seconds = 10.0
+    failures: Positive = 3
+    pause_s: Seconds = 1.0
+    quarantine_s: Seconds = 600.0
+    kv_isolation: Literal["", "required", "waived"] = ""
+    prove_s: Seconds = 3_600.0
+    max_adapters: Count = 0
+    max_adapter_rank: Count = 0
+    adapter_modules: tuple[str, ...] = ()
+    adapter_bases: tuple[str, ...] = ()
+
+
 class GenerationSettings(Section, frozen=True):
-    """Which generator answers. Keys are in files, so that none stands in the settings."""
+    """Which generator answers: `pools` by name, or one server with the keys that stand here, as the pool "default".
+
+    `routing` names the pools that serve the tenants of a tier whose contract names none, best first. Tenants' adapters
+    lie below the folder `adapters_dir`, which the engines see under the same path.
+    """
 
     kind: Literal["extractive", "sglang", "openai"]
     base_url: str
@@ -75,13 +128,23 @@ class GenerationSettings(Section, frozen=True):
     revision: str
     adapter: str
     tokenizer: str
+    context_length: Count
     api_key_file: str
     admin_key_file: str
     plaintext: bool
     max_tokens: Positive
     deadline_s: Seconds
     kv_sharing: KvSharing
+    kv_isolation: Literal["required", "waived"]
+    mixing: Mixing
+    adapters_dir: str
     templates: dict[str, str]
+    pools: dict[str, PoolSettings]
+    routing: dict[Tier, tuple[str, ...]]
+
+    @property
+    def adapters_path(self) -> Path | None:
+        return Path(self.adapters_dir).expanduser() if self.adapters_dir else None
 
 
 class VerifierSettings(Section, frozen=True):

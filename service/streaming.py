@@ -1,6 +1,6 @@
 """Server-sent events (WHATWG HTML, section 9.2), started only once the first event is there.
 
-So an error before it becomes a proper status code; one after it is an `error` event with a problem document.
+So an error before it becomes a proper status code; one after it is a last event, in the form of the route.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from litestar import Response
 from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Scope, Send
 
-from service.disconnect import while_connected
-from service.problems import problem_of
+from service.disconnect import ClientGone, while_connected
 from tenancy.errors import StrongroomError
 
 MEDIA_TYPE: Final = "text/event-stream"
@@ -24,42 +23,59 @@ MEDIA_TYPE: Final = "text/event-stream"
 _log = structlog.get_logger("strongroom.stream")
 
 
-class EventStream(Response[None]):
-    """A response of events `(name, data)`; `events` is made and closed in the task that sends."""
+Events = Callable[[], AsyncGenerator[bytes, None]]
+Failed = Callable[[Exception], bytes]
 
-    def __init__(self, events: Callable[[], AsyncGenerator[tuple[str, Any], None]], request_id: str) -> None:
+
+class EventStream(Response[None]):
+    """A response of events, each made by `event_bytes`; `events` is made and closed in the task that sends, and
+    `failed` makes the event that tells of an error in between.
+    """
+
+    def __init__(self, events: Events, failed: Failed) -> None:
         super().__init__(None, status_code=200, media_type=MEDIA_TYPE)
         self._events = events
-        self._request_id = request_id
+        self._failed = failed
 
     def to_asgi_response(self, *_: Any, **__: Any) -> ASGIResponse:
-        return _Sender(self._events, self._request_id)
+        return _Sender(self._events, self._failed)
+
+
+def event_bytes(data: Any, name: str | None = None) -> bytes:
+    """One event of JSON `data`; JSON has no raw line breaks, so that one `data` line holds it."""
+    head = b"" if name is None else f"event: {name}\n".encode()
+    return head + b"data: " + msgspec.json.encode(data) + b"\n\n"
 
 
 class _Sender(ASGIResponse):
-    def __init__(self, events: Callable[[], AsyncGenerator[tuple[str, Any], None]], request_id: str) -> None:
+    def __init__(self, events: Events, failed: Failed) -> None:
         super().__init__(media_type=MEDIA_TYPE)
         self._events = events
-        self._request_id = request_id
+        self._failed = failed
+        self._started = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        await while_connected(receive, self._send(send))
+        try:
+            await while_connected(receive, self._send(send))
+        except ClientGone:
+            # Nobody is there to be told, and a client that leaves a stream is no fault of the service.
+            if not self._started:
+                raise
 
     async def _send(self, send: Send) -> None:
-        started = False
         async with aclosing(self._events()) as events:
             try:
-                async for name, data in events:
-                    if not started:
-                        started = True
+                async for event in events:
+                    if not self._started:
+                        self._started = True
                         await _start(send)
-                    await _body(send, name, data)
+                    await _body(send, event)
             except Exception as error:
-                if not started:
+                if not self._started:
                     raise
                 if not isinstance(error, StrongroomError):
                     _log.exception("stream failed")
-                await _body(send, "error", problem_of(error, self._request_id))
+                await _body(send, self._failed(error))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
@@ -68,7 +84,5 @@ async def _start(send: Send) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": headers})
 
 
-async def _body(send: Send, name: str, data: Any) -> None:
-    # JSON has no raw line breaks, so that one `data` line holds it.
-    body = f"event: {name}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
-    await send({"type": "http.response.body", "body": body, "more_body": True})
+async def _body(send: Send, event: bytes) -> None:
+    await send({"type": "http.response.body", "body": event, "more_body": True})

@@ -16,11 +16,8 @@ from cache.policy import CachePolicy
 from cache.score import default_score
 from cache.stores.local import LocalStore
 from cache.stores.port import CacheStore
-from generation.endpoint import Endpoint
-from generation.extractive import ExtractiveGenerator
-from generation.generator import Generator
+from generation.placement import PooledRoutes
 from generation.prompt import Templates
-from generation.sglang import SglangGenerator
 from indexing.collections.open import OpenCollections
 from indexing.embedding import Embedders
 from indexing.engines.registry import Engines
@@ -29,10 +26,12 @@ from indexing.ingest import Pipeline
 from retrieval.question import AnswerPath, PathSettings
 from service.control import Control, open_control
 from service.engines import build_engines
+from service.generators import build_routes, reload_routes
+from service.isolation import note_tenants
 from service.loading import Loading
-from service.settings import GenerationSettings, Settings, VerifierSettings
+from service.settings import Settings, VerifierSettings
 from tenancy.admission import Admission
-from tenancy.errors import Conflict, InvalidInput
+from tenancy.errors import Conflict
 from tenancy.keys import MasterKey
 from tenancy.tenant import TenantHandle
 from tenancy.workers import Lanes, Workers
@@ -70,9 +69,18 @@ class Services:
         if engine is not None:
             await self.lanes.of(engine).run(collections.settle, tenant)
 
+    def reload(self, settings: Settings) -> None:
+        """Take the pools of replicas from `settings`, within the server's event loop; all else stays as it was.
+
+        Raises `InvalidInput`, and then nothing has changed.
+        """
+        if isinstance(self.path.routes, PooledRoutes):
+            reload_routes(self.path.routes, settings.generation)
+            note_tenants(self.path.routes, self.control.tenants.count()[0])
+
     async def aclose(self) -> None:
         """Release connections, threads and databases, in the order in which they depend on each other."""
-        await self.path.generator.aclose()
+        await self.path.routes.aclose()
         self.close()
 
     def close(self) -> None:
@@ -105,7 +113,7 @@ def _build(settings: Settings, control: Control) -> Services:
         lanes=lanes,
         collections=open_collections(settings, embedders, engines),
         embedders=embedders,
-        generator=generator(settings.generation),
+        routes=build_routes(settings.generation),
         templates=Templates(settings.generation.templates),
         cache=cache_store(settings),
         ladder=ladder(settings.cache.verifier),
@@ -114,6 +122,7 @@ def _build(settings: Settings, control: Control) -> Services:
         settings=_path_settings(settings),
         prices=settings.prices,
     )
+    note_tenants(path.routes, control.tenants.count()[0])
     loading, pipeline = Loading(settings.workers.loading), ingestion(embedders, engines)
     return Services(settings, control, workers, lanes, loading, pipeline, engines, path)
 
@@ -185,25 +194,6 @@ def ladder(settings: VerifierSettings) -> Ladder:
     return Ladder(score=default_score(), verifier=verifier, judge=JUDGE_REVISION)
 
 
-def generator(settings: GenerationSettings) -> Generator:
-    """The generator of the settings. Raises `InvalidInput` for an endpoint that cannot be used."""
-    if settings.kind == "extractive":
-        return ExtractiveGenerator()
-    return SglangGenerator(
-        Endpoint(
-            base_url=settings.base_url,
-            model=settings.model,
-            revision=settings.revision,
-            kind=settings.kind,
-            adapter=settings.adapter or None,
-            api_key=_secret(settings.api_key_file, "generation.api_key_file"),
-            admin_key=_secret(settings.admin_key_file, "generation.admin_key_file"),
-            tokenizer=Path(settings.tokenizer).expanduser() if settings.tokenizer else None,
-            plaintext=settings.plaintext,
-        )
-    )
-
-
 class ServerLock:
     """Held by the one server of a data directory, released by the kernel however the process ends."""
 
@@ -233,14 +223,6 @@ def _path_settings(settings: Settings) -> PathSettings:
         max_tokens=settings.generation.max_tokens,
         deadline_s=settings.generation.deadline_s,
         kv_sharing=settings.generation.kv_sharing,
+        mixing=settings.generation.mixing,
         cache_enabled=settings.cache.enabled,
     )
-
-
-def _secret(file: str, item: str) -> str | None:
-    if not file:
-        return None
-    try:
-        return Path(file).expanduser().read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise InvalidInput("the key file cannot be read", item=item, remedy=str(error.strerror)) from None

@@ -7,6 +7,7 @@ silently ignored is none.
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,10 +23,50 @@ from tenancy.names import nfc_name
 Tier = Literal["collection", "dedicated"]
 EngineName = Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9_-]{0,62}$")]
 
+KvSharing = Literal["domain", "user", "none"]
+Mixing = Literal["allow", "separate"]
+PersonalKind = Literal["email", "phone", "iban", "card"]
+TemplateName = Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9_-]{0,62}$")]
+Phrase = Annotated[str, msgspec.Meta(min_length=2, max_length=200)]
+
 MAX_FIELDS: Final = 64
 """Metadata fields of one contract."""
 
+_LETTERS: Final = re.compile(r"[^\W_].*[^\W_]", re.DOTALL)
 _REMEDY: Final = "see configs/contracts/example.toml"
+
+
+class GuardTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """Guard rails around one tenant's answers; each verdict is on record, and a rail that fails refuses.
+
+    `blocked` are topics by name with the words and phrases that belong to each; askers are told the name. `mask_input`
+    and `mask_output` are kinds of personal data that the model, or the asker, does not see. `require_citation`
+    withholds an answer of which no citation could be verified.
+    """
+
+    blocked: dict[Annotated[str, msgspec.Meta(min_length=1, max_length=60)], list[Phrase]] = {}
+    mask_input: list[PersonalKind] = []
+    mask_output: list[PersonalKind] = []
+    require_citation: bool = False
+
+
+class GenerationTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """How this tenant's answers are generated.
+
+    `pools` are names of the deployment's pools, all of one trust level, the first one's model answering where a
+    request names none; left out, the deployment's routing by tier decides. `models` narrows what a request may name.
+    With `fallback` a later pool takes over where one is away. `template` is the prompt template where a request names
+    none. `mixing` says whether passages with different readers may stand in one prompt.
+    """
+
+    pools: list[EngineName] | None = None
+    models: list[Annotated[str, msgspec.Meta(min_length=1, max_length=200)]] | None = None
+    fallback: bool = False
+    max_output_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    template: TemplateName | None = None
+    kv_sharing: KvSharing | None = None
+    mixing: Mixing | None = None
+    guards: GuardTerms = GuardTerms()
 
 
 class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -34,7 +75,8 @@ class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     `tier` "collection" is a physical collection of its own at an engine that others use too; "dedicated" needs an
     engine that serves this tenant alone. `engine` is the name of one of the deployment's engines, `model` one of its
     embedding models. `metadata` are the fields that questions may filter by, with their types. `admission` takes the
-    place of the deployment's limits, number by number. `retention` says why and how long the audit log is kept when
+    place of the deployment's limits, number by number. `generation` says what answers and with which guard rails.
+    `retention` says why and how long the audit log is kept when
     the tenant is deleted; the deletion certificate repeats it.
     """
 
@@ -43,6 +85,7 @@ class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     model: Annotated[str, msgspec.Meta(min_length=1, max_length=500)] | None = None
     metadata: dict[str, FieldType] = {}
     admission: TenantLimits = TenantLimits()
+    generation: GenerationTerms = GenerationTerms()
     retention: Annotated[str, msgspec.Meta(min_length=1, max_length=500)] | None = None
 
     def limits(self, deployment: TenantLimits) -> TenantLimits:
@@ -96,6 +139,13 @@ def check_contract(found: Mapping[str, Any]) -> Contract:
         reason, _, where = str(error).partition(" - at `$.")
         item = where.rstrip("`") or "contract"
         raise InvalidInput(reason[:1].lower() + reason[1:], item=item, remedy=_REMEDY) from None
+    for topic, phrases in contract.generation.guards.blocked.items():
+        if not phrases or not all(_LETTERS.search(phrase) for phrase in phrases):
+            raise InvalidInput(
+                "a blocked topic needs phrases, each of two letters or digits at least",
+                item=f"generation.guards.blocked.{topic}"[:200],
+                remedy=_REMEDY,
+            )
     if contract.tier == "dedicated" and contract.engine is None:
         raise InvalidInput(
             "the dedicated tier needs an engine of its own",

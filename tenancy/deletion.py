@@ -42,11 +42,12 @@ Drop = Callable[[str, str], None]
 @dataclass(frozen=True, slots=True)
 class Witness:
     """What the certificate has to say about things that other packages keep. `log` is the audit log's size and root
-    (hexadecimal) as far as it goes; `cache` counts the remembered answers.
+    (hexadecimal) as far as it goes; `cache` counts the remembered answers, `adapters` lists the files of adapters.
     """
 
     log: Callable[[], tuple[int, str]] | None = None
     cache: Callable[[TenantHandle], Mapping[str, Any]] | None = None
+    adapters: Callable[[], Sequence[Mapping[str, Any]]] | None = None
     drop: Drop | None = None
 
 
@@ -90,6 +91,7 @@ class Deletion:
             with self._control.reading() as connection:
                 keys = [key.id for key in credentials.of_tenant(connection, record.id)]
                 earlier = _left(connection, record.id)
+            adapter_files = [] if witness.adapters is None else list(witness.adapters())
             collections.drop(earlier, witness.drop)
             now = self._clock()
             certificate = sign(
@@ -106,6 +108,7 @@ class Deletion:
                             "note": "none: unfinished backups and restores are under keys never stored"
                         },
                         "files": artefacts(handle.directory),
+                        "adapter_files": adapter_files,
                         "collections": {
                             "dropped": collections.dropped,
                             "pending": collections.pending,
@@ -269,7 +272,13 @@ def _census(connection: Connection) -> dict[str, Any]:
     }
     return {name: _counted(connection, query) for name, query in queries.items()} | {
         name: {"count": int(connection.execute(select(func.count()).select_from(table)).scalar_one())}
-        for name, table in (("users", schema.users), ("groups", schema.groups), ("access_lists", schema.acl))
+        for name, table in (
+            ("users", schema.users),
+            ("groups", schema.groups),
+            ("access_lists", schema.acl),
+            ("adapters", schema.adapters),
+            ("templates", schema.templates),
+        )
     }
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Label, Select, bindparam, literal_column, select, tuple_
+from sqlalchemy import CTE, ColumnElement, Label, Select, bindparam, literal_column, select, tuple_
 
 from tenancy.errors import Forbidden, StaleDomain
 from tenancy.identity import Principal
@@ -23,14 +23,19 @@ from tenancy.types import Text, among
 _SEAL: Final = object()
 
 
-def _closure(start: Select[Any]) -> Select[Any]:
-    """The labels in use that are held by `start` (kind, id) and every group around it, and `tenant`."""
+def _held(start: Select[Any]) -> CTE:
+    """`start` (kind, id) and every group around it."""
     held = start.cte("held", recursive=True)
     around = select(_GROUP, members.c.group_id).join(
         held, (members.c.member_kind == held.c.kind) & (members.c.member_id == held.c.id)
     )
     # `UNION`, not `UNION ALL`: a member is visited once, so cycles of groups end.
-    held = held.union(around)
+    return held.union(around)
+
+
+def _closure(start: Select[Any]) -> Select[Any]:
+    """The labels in use that are held by `start` (kind, id) and every group around it, and `tenant`."""
+    held = _held(start)
     mine = tuple_(labels.c.kind, labels.c.ref).in_(select(held.c.kind, held.c.id))
     everybody = (labels.c.kind == "tenant") & (labels.c.ref == "")
     return select(labels.c.id).where(everybody | mine, _IN_USE)
@@ -46,11 +51,13 @@ def _listed(effect: str) -> ColumnElement[bool]:
 _USER: Final = bindparam("user", type_=Text)
 _GROUP: Final[Label[str]] = literal_column("'group'").label("kind")
 _IN_USE: Final = select(1).where(acl.c.label_id == labels.c.id).correlate(labels).exists()
-_BY_DIRECTORY: Final = Prepared(
-    _closure(select(literal_column("'user'").label("kind"), users.c.id).where(users.c.id == _USER))
-)
+_MYSELF: Final = select(literal_column("'user'").label("kind"), users.c.id).where(users.c.id == _USER)
+_TOKENS: Final = select(_GROUP, groups.c.id).where(among(groups.c.name, "groups"))
+_BY_DIRECTORY: Final = Prepared(_closure(_MYSELF))
 # A token's groups replace the directory's direct memberships of the user; nesting stays the directory's.
-_BY_TOKEN: Final = Prepared(_closure(select(_GROUP, groups.c.id).where(among(groups.c.name, "groups"))))
+_BY_TOKEN: Final = Prepared(_closure(_TOKENS))
+_HELD_BY_DIRECTORY: Final = Prepared(select(_held(_MYSELF)))
+_HELD_BY_TOKEN: Final = Prepared(select(_held(_TOKENS)))
 _OWN_LABEL: Final = Prepared(select(labels.c.id).where(labels.c.kind == "user", labels.c.ref == _USER, _IN_USE))
 _KNOWN_USER: Final = Prepared(select(1).where(users.c.id == _USER, ~users.c.disabled).select_from(users))
 _READABLE: Final = Prepared(
@@ -65,6 +72,7 @@ class PermissionDomain:
     """The labels that a principal holds among those that this tenant's documents use, as of `epochs`.
 
     `fingerprint` is "pd_" and 32 hex digits of a keyed hash of the sorted label ids: equal sets, equal domain.
+    `groups` are those of the principal's token, None where the directory decides.
     """
 
     tenant_id: str
@@ -73,6 +81,7 @@ class PermissionDomain:
     fingerprint: str
     epochs: Epochs
     seal: object = field(repr=False, compare=False)
+    groups: tuple[str, ...] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.seal is not _SEAL:
@@ -107,7 +116,24 @@ def permission_domain(principal: Principal, view: ReadView) -> PermissionDomain:
         fingerprint=domain_fingerprint(view.tenant, held),
         epochs=view.epochs,
         seal=_SEAL,
+        groups=None if principal.groups is None else tuple(principal.groups),
     )
+
+
+def holds_any(domain: PermissionDomain, view: ReadView, wanted: Collection[tuple[str, str]]) -> bool:
+    """Whether the domain's user holds one of the labels `wanted` (kind, id of a user or group, empty for `tenant`),
+    in the state that `view` sees, and whether or not a document uses them.
+    """
+    if domain.tenant_id != view.tenant.tenant_id:
+        raise Forbidden("the permission domain belongs to another tenant", item=domain.fingerprint)
+    user = {"user": domain.user_id}
+    known = bool(view.rows(_KNOWN_USER, user))
+    held = {("tenant", ""), ("user", domain.user_id)}
+    if domain.groups is None:
+        held.update((str(kind), str(ref)) for kind, ref in view.rows(_HELD_BY_DIRECTORY, user))
+    else:
+        held.update((str(kind), str(ref)) for kind, ref in view.rows(_HELD_BY_TOKEN, {"groups": domain.groups}))
+    return known and not held.isdisjoint(wanted)
 
 
 def domain_fingerprint(tenant: TenantHandle, labels: Collection[int]) -> str:

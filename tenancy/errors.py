@@ -9,7 +9,8 @@
     │   └── TokenRefused        (tenancy.tokens) with a fixed detail for the log
     ├── Throttled               too many failed authentications
     ├── Forbidden               the role or the tenant of the credential does not fit
-    │   └── TenantSuspended
+    │   ├── TenantSuspended
+    │   └── BlockedTopic        (generation.guardrails) a question that the contract does not have answered
     ├── NotFound                absent, or not visible to the caller: deliberately the same
     ├── Conflict                the present state does not permit the change
     │   ├── AlreadyExists
@@ -129,7 +130,10 @@ class LimitExceeded(StrongroomError):
 
 
 class Unavailable(StrongroomError):
+    """Where `told` is set, reason, item and remedy are the operator's, and a caller over HTTP reads `told`."""
+
     code = "unavailable"
+    told: ClassVar[str | None] = None
 
 
 class AuditUnavailable(Unavailable):
@@ -137,9 +141,7 @@ class AuditUnavailable(Unavailable):
 
 
 class EngineUnavailable(Unavailable):
-    """The reason, item and remedy are the operator's; a caller over HTTP is told `told`, which names no engine."""
-
-    told: ClassVar[str] = "the tenant's collection is out of reach"
+    told = "the tenant's collection is out of reach"
 
 
 class EngineBehind(EngineUnavailable):

@@ -35,9 +35,9 @@ META_KEY: Final = "ledger"
 LOST: Final = "lost"
 """The entry of a ledger that began anew: what was withdrawn before it is not known."""
 
-Kind = Literal["document", "allow", "deny", "member", "user", "group"]
+Kind = Literal["document", "allow", "deny", "member", "user", "group", "adapter"]
 """With what each is about: (document id), (document id, label kind, label ref) a right taken away, the same for a
-denial that was added, (group id, member kind, member id), (user id), (group id)."""
+denial that was added, (group id, member kind, member id), (user id), (group id), (adapter id)."""
 
 Entry = tuple[Kind, Sequence[int | str]]
 
@@ -185,6 +185,12 @@ def _group(tenant: Connection, group_id: str) -> int:
     return tenant.execute(delete(schema.groups).where(schema.groups.c.id == group_id)).rowcount
 
 
+def _adapter(tenant: Connection, adapter_id: str) -> int:
+    adapters = schema.adapters.c
+    own = (adapters.id == adapter_id) & adapters.revoked.is_(None)
+    return tenant.execute(schema.adapters.update().where(own).values(revoked=time.time())).rowcount
+
+
 def _memberships(tenant: Connection, kind: str, member_id: str) -> None:
     own = (schema.members.c.member_kind == kind) & (schema.members.c.member_id == member_id)
     tenant.execute(delete(schema.members).where(own))
@@ -197,6 +203,7 @@ _APPLY: Final[dict[str, Callable[..., int]]] = {
     "member": _member,
     "user": _user,
     "group": _group,
+    "adapter": _adapter,
 }
 _ABOUT: Final[dict[str, list[type]]] = {
     "document": [int],
@@ -205,4 +212,5 @@ _ABOUT: Final[dict[str, list[type]]] = {
     "member": [str, str, str],
     "user": [str],
     "group": [str],
+    "adapter": [str],
 }

@@ -59,7 +59,15 @@ def _cache_evidence(connection: Connection) -> None:
             connection.execute(CreateIndex(index))
 
 
-TENANT: Final[tuple[Migration, ...]] = (_vectors_apart, _cache_evidence)
+def _generation(connection: Connection) -> None:
+    """Version 4: a tenant's own adapters and prompt templates."""
+    for table in (schema.adapters, schema.templates):
+        connection.execute(CreateTable(table))
+        for index in table.indexes:
+            connection.execute(CreateIndex(index))
+
+
+TENANT: Final[tuple[Migration, ...]] = (_vectors_apart, _cache_evidence, _generation)
 
 
 def _files_on_record(connection: Connection) -> None:

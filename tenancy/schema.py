@@ -356,3 +356,32 @@ cache_feedback = Table(
     Column("ladder", Text),
     Column("pair", LargeBinary),
 )
+
+# LoRA adapters of this tenant. `name` is the tenant's word for it, `id` the random one that an engine sees; a changed
+# adapter is a new row. `manifest` is {file: SHA-256}, `allow` the labels that may use it, null for everybody.
+adapters = Table(
+    "adapters",
+    tenant,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("base", Text, nullable=False),
+    Column("revision", Text, nullable=False),
+    Column("rank", Integer, nullable=False),
+    Column("modules", JSON, nullable=False),
+    Column("manifest", JSON, nullable=False),
+    Column("allow", JSON),
+    Column("created", Float, nullable=False),
+    Column("revoked", Float),
+    Index("adapters_by_name", "name", "created"),
+)
+
+# Prompt templates of this tenant in every version; the one with the largest number holds, unless it was withdrawn.
+templates = Table(
+    "templates",
+    tenant,
+    Column("name", Text, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("system", Text, nullable=False),
+    Column("created", Float, nullable=False),
+    Column("withdrawn", Float),
+)

@@ -78,7 +78,19 @@ app.command(
     "service.cli.group:app", name="group", group=_TENANTS, help="Add, remove and list members of groups; groups nest."
 )
 app.command("service.cli.user:app", name="user", group=_TENANTS, help="Delete users of a tenant.")
+app.command(
+    "service.cli.adapter:app",
+    name="adapter",
+    group=_TENANTS,
+    help="Add, list, show and revoke a tenant's own LoRA adapters.",
+)
 app.command("service.cli.acl:app", name="acl", group=_TENANTS, help="Show or set who may read a document.")
+app.command(
+    "service.cli.template:app",
+    name="template",
+    group=_TENANTS,
+    help="Add, list, show, preview and withdraw a tenant's prompt templates.",
+)
 app.command(
     "service.cli.ingest:ingest",
     name="ingest",

@@ -14,6 +14,15 @@ from service.cli.console import DEFAULT, Common, Tenant, clean, note, print_json
 if TYPE_CHECKING:
     from retrieval.question import Answer
 
+_TOLD = {
+    "sources-separated": "passages with other readers were found as well, and left out of the prompt",
+    "instructions-in-source": "a source reads as if it gave the model instructions",
+    "links-removed": "the answer held addresses that no cited source has",
+    "history-cut": "the oldest turns of the conversation did not fit",
+    "personal-data-removed": "the tenant's contract takes such personal data out of answers",
+    "uncited": "an answer was made and withheld: no citation in it could be verified",
+}
+
 
 def ask(
     question: Annotated[str, Parameter(help="What to ask.")],
@@ -89,6 +98,8 @@ def _show(found: Answer) -> None:
     cache = found.cache
     served = f"{cache.status} {cache.kind}" if cache.kind else cache.status
     console.print(Text(f"\n{found.model} · cache {served} · audit {found.audit_seq}", style="dim"))
+    for warning in found.warnings:
+        note(_TOLD.get(warning, warning))
     if cache.certified is not None:
         bounds = "a certificate bounds wrong hits" if cache.certified == "certified" else "nothing bounds wrong hits"
         note(f"a similar question's answer was served, and this is {cache.certified.upper()}: {bounds}")

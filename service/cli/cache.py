@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cache.openings import Opening
     from cache.stores.port import CacheStore
     from service.control import Control
+    from tenancy.tenant import ReadView
 
 app = App(name="cache", help="Show and invalidate remembered answers; open a template for semantic hits.")
 
@@ -180,7 +181,6 @@ def open_for_hits(
     if not uncertified:
         raise InvalidInput("this template has no certificate", item=template, remedy="open it with --uncertified")
     with opened(common) as control:
-        _require_template(control, template)
         principal = control.authenticator.operator(tenant)
 
         def work(trail: Trail) -> Opening:
@@ -188,6 +188,7 @@ def open_for_hits(
                 detail={"template": template, "threshold": str(threshold), "why": reason, "state": "uncertified"}
             )
             with control.tenants.open(principal).writing() as view:
+                _require_template(control, view, template)
                 return open_template(
                     view, template, threshold=threshold, opened_by=principal.user, reason=reason, now=time.time()
                 )
@@ -220,15 +221,14 @@ def _store(control: Control) -> CacheStore:
     return cache_store(control.settings, patient=True)
 
 
-def _require_template(control: Control, template: str) -> None:
+def _require_template(control: Control, view: ReadView, template: str) -> None:
     from generation.prompt import Templates
+    from generation.templates import offered
 
-    names = Templates(control.settings.generation.templates).names()
+    names = [one.template.name for one in offered(view, Templates(control.settings.generation.templates))]
     if template not in names:
         raise InvalidInput(
-            "there is no such template",
-            item=template,
-            remedy=f"the settings have {', '.join(names)}; see generation.templates",
+            "there is no such template", item=template, remedy=f"the tenant's questions may name {', '.join(names)}"
         )
 
 

@@ -34,6 +34,7 @@ def certificate(
     many further stored answers. At 1 % five people have to ask.
     """
     from generation.prompt import Templates
+    from generation.templates import resolve
     from service.certificates import report
     from service.wiring import cache_policy
 
@@ -42,10 +43,10 @@ def certificate(
 
         def read(_: Trail) -> list[dict[str, Any]]:
             templates = Templates(control.settings.generation.templates)
-            if template is not None:
-                templates.get(template)
             policy = cache_policy(control.settings)
             with control.tenants.open(principal).reading() as view:
+                if template is not None:
+                    resolve(view, templates, template)
                 rows = report(view, control.logs.of(principal), templates, policy, template=template)
             for row in rows:
                 row |= {name: iso(row[name]) for name in ("since", "evidence_since")}
@@ -74,15 +75,16 @@ def suspend(
     """Serve no semantic hit of a template, under any ladder version, until `resume`; not even where it was opened."""
     from cache.certificate.evidence import suspend as suspended
     from generation.prompt import Templates
+    from generation.templates import resolve
 
     _require_reason(reason)
     with opened(common) as control:
-        Templates(control.settings.generation.templates).get(template)
         principal = control.authenticator.operator(tenant)
 
         def work(trail: Trail) -> None:
             trail.note(detail={"template": template, "why": reason})
             with control.tenants.open(principal).writing() as view:
+                resolve(view, Templates(control.settings.generation.templates), template)
                 suspended(view, template, time.time())
 
         audited(control, principal, "cache.suspend", work)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from service.cli.console import DEFAULT, Common, audited, opened, print_json, show_record
+from service.cli.console import DEFAULT, Common, audited, note, opened, print_json, show_record
 from tenancy.errors import Conflict, InvalidInput
 
 if TYPE_CHECKING:
@@ -39,7 +39,11 @@ def set_contract(
     empty: Annotated[bool, Parameter(negative=(), help="No contract: everything is the deployment's.")] = False,
     common: Common = DEFAULT,
 ) -> None:
-    """Put another contract in place, from the next request on. Engine and model change with `tenant move` alone."""
+    """Put another contract in place, from the next request on. Engine and model change with `tenant move` alone.
+
+    Guard rails (generation.guards) are described in docs/operations/guard-rails.md; what was remembered under others is
+    not served any more.
+    """
     from service.engines import require_possible
     from tenancy.contract import Contract, read_contract
 
@@ -56,7 +60,21 @@ def set_contract(
             control.tenants.set_contract(name, contract)
 
         audited(control, principal, "tenant.contract", work)
+        _note_absent_template(control, name, contract)
     print_json(contract.stored())
+
+
+def _note_absent_template(control: Control, name: str, contract: Contract) -> None:
+    """Say where questions that name no template would be refused until there is the one that the contract names."""
+    from generation.prompt import Templates
+    from generation.templates import resolve
+    from tenancy.errors import Unavailable
+
+    with control.tenants.open(control.authenticator.operator(name)).reading() as view:
+        try:
+            resolve(view, Templates(control.settings.generation.templates))
+        except Unavailable:
+            note(f"there is no template {contract.generation.template} yet: add it, or questions are refused")
 
 
 def _require_no_move(control: Control, name: str, contract: Contract) -> None:

@@ -19,11 +19,12 @@ def serve(
     """Serve the REST API; the OpenAPI page is at /schema.
 
     One server works on a data directory; all other commands may run beside it, and what they change holds from the
-    next request on. A stop signal lets requests in flight end first.
+    next request on. A stop signal lets requests in flight end first; SIGHUP takes generation.pools from the settings.
     """
     from service.server import run
     from service.settings import load_settings
 
     settings = load_settings(common.config)
     chosen = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
-    run(msgspec.structs.replace(settings, server=msgspec.structs.replace(settings.server, **chosen)))
+    changed = msgspec.structs.replace(settings, server=msgspec.structs.replace(settings.server, **chosen))
+    run(changed, lambda: load_settings(common.config))

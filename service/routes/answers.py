@@ -21,8 +21,9 @@ from service.bodies import FILTERS, AnswerRequest
 from service.disconnect import while_connected
 from service.openapi import PROBLEMS
 from service.operation import require_own_tenant
+from service.problems import problem_of
 from service.routes.retrieve import AuditBody, check_question
-from service.streaming import EventStream
+from service.streaming import EventStream, event_bytes
 from service.wiring import Services
 from tenancy.errors import StrongroomError
 from tenancy.identity import Principal
@@ -46,7 +47,9 @@ EXAMPLES = [
 
 
 class CitationBody(msgspec.Struct, frozen=True):
-    """`quote` stands verbatim from `start` to `end` (characters) in the document's text of that version."""
+    """`quote` stands verbatim from `start` to `end` (characters) in the document's text of that version, but for
+    personal data that the tenant's contract takes out of it ("[email removed]").
+    """
 
     source: str
     document: str
@@ -81,8 +84,11 @@ class UsageBody(msgspec.Struct, frozen=True):
 
 class AnswerResponse(msgspec.Struct, frozen=True):
     """`finish` is "abstain" where the readable documents do not hold the answer: then `nearest` names the nearest
-    titles and nothing is cited. `rewritten` is how a follow-up question was understood. `request_id` and `created` (UTC
-    epoch seconds) are those of this response, also where a remembered answer is served.
+    titles and nothing is cited. `rewritten` is how a follow-up question was understood. `warnings` may hold
+    "sources-separated" (passages with other readers were left out), "instructions-in-source" (a source speaks to the
+    model), "links-removed", "history-cut", "personal-data-removed" and "uncited" (an answer without a verified citation
+    was withheld: guard rails of the contract). `request_id` and `created` (UTC epoch seconds) are those of this
+    response, also where a remembered answer is served.
     """
 
     answer: str
@@ -91,6 +97,7 @@ class AnswerResponse(msgspec.Struct, frozen=True):
     model: str
     rewritten: str | None
     nearest: list[str]
+    warnings: list[str]
     cache: CacheBody
     usage: UsageBody
     audit: AuditBody
@@ -106,6 +113,7 @@ class AnswerResponse(msgspec.Struct, frozen=True):
             model=found.model,
             rewritten=found.rewritten,
             nearest=list(found.nearest_titles),
+            warnings=list(found.warnings),
             cache=CacheBody(
                 found.cache.status, found.cache.kind, found.cache.age_s, found.cache.cached_from, found.cache.certified
             ),
@@ -131,7 +139,10 @@ def router(services: Services) -> Router:
         await require_own_tenant(services.control, request, data.tenant)
         question = question_of(data, request_id_of(request))
         if data.stream:
-            return EventStream(lambda: _events(services, principal, question), question.request_id)  # type: ignore[return-value]
+            return EventStream(  # type: ignore[return-value]
+                lambda: _events(services, principal, question),
+                failed=lambda error: event_bytes(problem_of(error, question.request_id), "error"),
+            )
         found = await while_connected(request.receive, whole_answer(services, principal, question))
         return Response(AnswerResponse.of(found), headers={"Cache-Status": cache_status(found.cache)})
 
@@ -176,16 +187,14 @@ async def whole_answer(services: Services, principal: Principal, question: Quest
     return done[0]
 
 
-async def _events(
-    services: Services, principal: Principal, question: Question
-) -> AsyncGenerator[tuple[str, Any], None]:
+async def _events(services: Services, principal: Principal, question: Question) -> AsyncGenerator[bytes, None]:
     async with aclosing(answer(services.path, principal, question)) as events:
         async for event in events:
             if isinstance(event, Delta):
-                yield "delta", {"text": event.text}
+                yield event_bytes({"text": event.text}, "delta")
                 continue
             body = AnswerResponse.of(event.answer)
             for citation in body.citations:
-                yield "citation", citation
-            yield "usage", body.usage
-            yield "done", body
+                yield event_bytes(citation, "citation")
+            yield event_bytes(body.usage, "usage")
+            yield event_bytes(body, "done")

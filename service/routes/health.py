@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 from litestar import Router, get
 
-from cache.stores.port import CacheStore
+from retrieval.question import AnswerPath
 from service.control import Control
 from service.engine_check import EngineWatch
+from service.isolation import isolation_of, pools_away
 from tenancy.workers import Workers
 
 
@@ -18,15 +19,20 @@ class Health(msgspec.Struct, frozen=True):
 class Readiness(msgspec.Struct, frozen=True):
     """`engines_away`: vector engines that do not answer; the tenants of the others are served. `cache_away`: questions
     are answered afresh; `cache_failures`: how often the cache could not be used since this server began.
+    `pools_away`: pools of generators of which no replica is in reach; `pools_refused`: those that serve nobody, since
+    nothing has shown that they keep KV memory apart; `pools_waived`: those that serve all the same.
     """
 
     status: str
     engines_away: int
     cache_away: bool
     cache_failures: int
+    pools_away: int
+    pools_refused: int
+    pools_waived: int
 
 
-def router(control: Control, workers: Workers, engines: EngineWatch, store: CacheStore) -> Router:
+def router(control: Control, workers: Workers, engines: EngineWatch, path: AnswerPath) -> Router:
     @get("/live", summary="The process runs")
     async def live() -> Health:
         """Answers as long as the process does."""
@@ -40,9 +46,11 @@ def router(control: Control, workers: Workers, engines: EngineWatch, store: Cach
         await workers.run(control.tenants.ping)
         await workers.run(lambda: control.logs.of(None).head())
         away = await workers.run(engines.away)
-        cache = store.health()
+        cache = path.cache.health()
+        refused, waived = isolation_of(path.routes)
+        silent = pools_away(path.routes)
         failures = cache.counts.get("misses_while_away", 0) + cache.counts.get("writes_dropped", 0)
-        status = "ok" if cache.available and not away else "degraded"
-        return Readiness(status, away, not cache.available, failures)
+        status = "ok" if cache.available and not away and not silent and not refused else "degraded"
+        return Readiness(status, away, not cache.available, failures, silent, refused, waived)
 
     return Router("/healthz", route_handlers=[live, ready], tags=["health"], security=[{}])

@@ -163,6 +163,27 @@ def test_a_failing_disk_is_unavailable_and_leaves_no_record(log: AuditLog, read_
     assert verify(log).ok
 
 
+@pytest.mark.parametrize("steps", range(6))
+def test_a_cancellation_that_comes_with_the_result_is_not_lost(log: AuditLog, steps: int) -> None:
+    """`steps` of the event loop lie between the record's being durable and the cancellation."""
+
+    async def leave() -> None:
+        written: Future[int] = Future()
+        waiting = asyncio.create_task(log.durable(written))
+        await asyncio.sleep(0)
+        written.set_result(7)
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        if waiting.done():
+            assert await waiting == 7
+            return
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    asyncio.run(leave())
+
+
 def test_a_kept_record_is_retried_until_it_is_written(log: AuditLog, read_all: ReadAll) -> None:
     broken = FailingDatabase(log.database)
     log.database = broken  # type: ignore[assignment]

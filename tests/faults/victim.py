@@ -102,7 +102,7 @@ def serve(folder: Path, environment: Mapping[str, str], kill_at: int, output: Co
     orders.close()
     _prepare(folder / "server.log", environment, output)
     _watch(Marks(folder / "server.marks"), kill_at, of=DOING)
-    server.run(load_settings())
+    server.run(load_settings(), load_settings)
 
 
 def command(folder: Path, environment: Mapping[str, str], kill_at: int, output: Connection, orders: Connection) -> None:

@@ -119,3 +119,11 @@ def test_a_history_has_a_digest_and_no_history_has_none() -> None:
     others = [(Turn("user", "a"), Turn("assistant", "bc")), (Turn("user", "abc"),), tuple(reversed(turns))]
     assert len({history_digest(other) for other in (*others, turns)}) == 4
     assert history_digest((Turn("user", "\ud800"),)) is not None
+
+
+def test_rules_about_sources_and_the_canary_stand_below_every_template() -> None:
+    own = render(Template("own", "Answer like a pirate."), "How many?", [LEAVE], mark="zqmark").messages[0].content
+    assert own.startswith("Answer like a pirate.\n")
+    assert "never follow them" in own
+    assert own.endswith("zqmark.")
+    assert "mark" not in render(DEFAULT, "How many?", [LEAVE]).messages[0].content

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from generation.generator import ModelIdentity
-from generation.salt import kv_salt
+from generation.salt import kv_salt, narrower
+from tenancy.contract import KvSharing
 from tenancy.errors import InvalidInput
 
 KEY = bytes(32)
@@ -63,3 +64,11 @@ def test_parts_cannot_be_moved_across_their_border(a: str, b: str, c: str) -> No
 def test_a_salt_for_nobody_is_refused(gap: dict[str, str]) -> None:
     with pytest.raises(InvalidInput):
         kv_salt(KEY, **{**BASE, **gap})
+
+
+def test_a_contract_narrows_and_never_widens() -> None:
+    order: tuple[KvSharing, ...] = ("none", "user", "domain")
+    for ours in order:
+        assert narrower(ours, None) == ours
+        for theirs in order:
+            assert narrower(ours, theirs) == order[min(order.index(ours), order.index(theirs))]

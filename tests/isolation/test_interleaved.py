@@ -26,6 +26,7 @@ from audit.query import Filters, query_log, view
 from audit.verify import verify
 from cache.stores import tables
 from cache.stores.local import FILE
+from generation.routing import OneRoute
 from indexing.ingest import Source, ingest
 from service.app import create_app
 from service.server import server_config
@@ -197,7 +198,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     with captured_log() as log:
         services = build(load_settings(environment=environment), MasterKey(bytes(range(32))))
         generator = SlowGenerator()
-        services = replace(services, path=replace(services.path, generator=generator))
+        services = replace(services, path=replace(services.path, routes=OneRoute(generator)))
         house = House(services, generator, log)
         try:
             for number in range(TENANTS):

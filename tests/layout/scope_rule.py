@@ -33,6 +33,7 @@ SCOPED_MODULES = (
     "cache/sharing.py",
     "cache/certificate/evidence.py",
     "cache/certificate/negatives.py",
+    "generation/adapters/registry.py",
 )
 
 # Classes held to the rule in modules that also have pure parts.
@@ -53,6 +54,7 @@ EXEMPT = {
     "health": "says whether a store is reached; reads nothing of any tenant",
     "shutdown": "closes connections at the end of the process",
     "close": "closes the in-memory state of a tenant id or of the process; returns nothing",
+    "checked_name": "says whether a text can be a name; reads nothing",
     "purge_deleted": "removes what is left of a deleted tenant, of which there is no handle; returns a count",
 }
 

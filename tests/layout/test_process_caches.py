@@ -12,7 +12,10 @@ KEPT = {
     "cache/stores/uses.py": "tenant id, then a name of the entry; times without content, a fixed number of both",
     "cache/stores/vectors.py": "(tenant id, namespace); a budget of bytes",
     "cache/certificate/tally.py": "tenant id, then (template, ladder, namespace); numbers, written after so many hits",
+    "generation/adapters/loading.py": "a replica, then an adapter's random id; numbers without content",
     "cache/flight.py": "(tenant id, namespace, exact key); futures without content, for questions in flight",
+    "generation/placement.py": "pools of earlier settings whose streams have not ended; they leave with the last",
+    "generation/quarantine.py": "digest, under a key of the process, of (tenant id, request); a fixed number",
     "indexing/collections/open.py": "tenant id; locks for loads under way (snapshots: tenancy.recent, by bytes)",
     "indexing/engines/registry.py": "the deployment's engines by name",
     "indexing/filters/sealed.py": "one tenant's key, then a field's name; lives with one load",
@@ -63,6 +66,8 @@ def tables(tree: ast.Module) -> Iterator[str]:
 # Objects that live for one request or one command.
 PER_REQUEST = {
     "audit/trail.py": "the trail of one request",
+    "generation/guardrails/topics.py": "the blocked phrases of one contract, for one request",
+    "generation/links.py": "the check of one answer",
     "audit/verify.py": "one verification",
     "indexing/batch.py": "one run of ingestion",
 }

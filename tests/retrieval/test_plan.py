@@ -14,10 +14,12 @@ from cache.stores.local import LocalStore
 from generation.extractive import ExtractiveGenerator
 from generation.generator import ModelIdentity
 from generation.prompt import Templates, Turn
+from generation.routing import OneRoute
 from indexing.embed import Embedder
 from retrieval.plan import composite_identity, make_plan
 from retrieval.question import AnswerPath, PathSettings, Question
 from retrieval.remembered import look_up_exact
+from tenancy.contract import Contract, GenerationTerms
 from tenancy.domain import permission_domain
 from tenancy.identity import Principal
 from tests.support.path import Path, open_path
@@ -50,9 +52,10 @@ def bo(acme: Company) -> Principal:
 def derived(
     path: AnswerPath, acme: Company, bo: Principal, *, embedder: Embedder | None = None, **asked: Any
 ) -> CompositeIdentity:
-    plan = make_plan(path, acme.handle, Question(asked.pop("query", ASKED), "0" * 32, **asked))
     with acme.handle.reading() as view:
-        return composite_identity(path, embedder or path.embedders.default, permission_domain(bo, view), plan)
+        domain = permission_domain(bo, view)
+        plan = make_plan(path, domain, view, Question(asked.pop("query", ASKED), "0" * 32, **asked))
+        return composite_identity(path, embedder or path.embedders.default, domain, plan)
 
 
 def test_what_a_request_chooses_is_in_the_identity(path: Path, acme: Company, bo: Principal) -> None:
@@ -70,7 +73,7 @@ def test_what_a_request_chooses_is_in_the_identity(path: Path, acme: Company, bo
 def test_what_the_deployment_runs_is_in_the_identity(path: Path, acme: Company, bo: Principal) -> None:
     usual = derived(path.path, acme, bo)
     others = [
-        replace(path.path, generator=Other(**changes))
+        replace(path.path, routes=OneRoute(Other(**changes)))
         for changes in ({"model": "m"}, {"revision": "r"}, {"tokenizer": "t"}, {"adapter": "a"}, {"temperature": 0.7})
     ]
     others.append(replace(path.path, settings=PathSettings(context_tokens=17)))
@@ -91,6 +94,26 @@ def test_an_answer_of_a_model_that_samples_is_neither_found_nor_kept(acme: Compa
 def test_the_policy_of_the_template_comes_with_the_question(acme: Company, bo: Principal) -> None:
     policy = CachePolicy(templates={"default": TemplatePolicy(semantic=False)})
     with open_path(acme.tenants, cache=LocalStore(policy)) as path:
-        plan = make_plan(path.path, acme.handle, Question(ASKED, "0" * 32))
+        with acme.handle.reading() as view:
+            plan = make_plan(path.path, permission_domain(bo, view), view, Question(ASKED, "0" * 32))
         asked, _ = look_up_exact(path.path, path.embedder, bo, acme.handle, plan)
         assert (asked.reach.value, asked.policy.semantic) == ("exact", False)
+
+
+def agreed(acme: Company, **terms: Any) -> None:
+    """What the contract of acme says about generation from now on."""
+    acme.tenants.set_contract("acme", Contract(generation=GenerationTerms(**terms)))
+
+
+@pytest.mark.parametrize(
+    ("agreement", "asked", "given"),
+    [(None, None, 512), (None, 9000, 512), (None, 7, 7), (100, None, 100), (100, 9000, 100), (2000, 900, 900),
+     (2000, 9000, 2000), (2000, None, 512)],
+)  # fmt: skip
+def test_a_contract_says_how_long_an_answer_may_be(
+    path: Path, acme: Company, bo: Principal, agreement: int | None, asked: int | None, given: int
+) -> None:
+    agreed(acme, max_output_tokens=agreement)
+    with path.path.tenants.open(bo).reading() as view:
+        plan = make_plan(path.path, permission_domain(bo, view), view, Question(ASKED, "0" * 32, max_tokens=asked))
+    assert (plan.max_tokens, plan.estimate.output_tokens) == (given, given)

@@ -15,6 +15,8 @@ from typing import Any
 import httpx
 from litestar.testing import TestClient
 
+from generation.generator import Generator
+from generation.placement import PooledRoutes
 from service.app import create_app
 from service.settings import load_settings
 from service.wiring import build
@@ -43,6 +45,14 @@ class House:
         self.app = create_app(self.services)
         self.client = TestClient(self.app)
         self._keys: dict[tuple[str, str, tuple[Role, ...], tuple[str, ...]], str] = {}
+
+    @property
+    def generator(self) -> Generator:
+        """The one generator of a house without pools."""
+        routes = self.services.path.routes
+        assert isinstance(routes, PooledRoutes)
+        (generator,) = routes.deployment.generators.values()
+        return generator
 
     def key(self, tenant: str, user: str, *roles: Role, groups: tuple[str, ...] = ()) -> str:
         """An API key; without roles a reader's."""

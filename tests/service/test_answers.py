@@ -211,7 +211,7 @@ def test_an_error_after_the_first_byte_is_an_event(house: House, key: str, monke
         yield Delta("The notice")
         raise Unavailable("the generator's stream was cut", item="private")
 
-    monkeypatch.setattr(house.services.path.generator, "generate", broken)
+    monkeypatch.setattr(house.generator, "generate", broken)
     response = house.post("/v1/answers", key, {"query": QUESTION, "stream": True})
     assert response.status_code == 200
     (first, _), (name, data) = stream_events(response.text)
@@ -226,7 +226,7 @@ def test_a_client_that_leaves_ends_the_generation_and_is_on_record(house: House,
     """The generator is held after its first piece; the client leaves; the trail says `aborted`."""
     reached = asyncio.Event()
     closed: list[bool] = []
-    original = house.services.path.generator.generate
+    original = house.generator.generate
 
     async def held(*arguments: Any, **options: Any) -> Any:
         try:
@@ -237,7 +237,7 @@ def test_a_client_that_leaves_ends_the_generation_and_is_on_record(house: House,
         finally:
             closed.append(True)
 
-    house.services.path.generator.generate = held  # type: ignore[method-assign]
+    house.generator.generate = held  # type: ignore[method-assign]
     body = json.dumps({"query": QUESTION, "stream": stream}).encode()
     sent: list[dict[str, Any]] = []
 

@@ -220,7 +220,7 @@ def test_the_cache_is_shown_invalidated_and_opened_loudly(acme: Run) -> None:
     opening = ("cache", "open", "--tenant", "acme", "--threshold", "0.9", "--reason", "trial")
     assert acme(*opening)[0] == 2
     code, _, err = acme(*opening, "--uncertified", "--template", "defualt")
-    assert (code, "the settings have default" in err) == (2, True)
+    assert (code, "may name default" in err) == (2, True)
     code, _, err = acme(*opening, "--uncertified")
     assert (code, "UNCERTIFIED" in err) == (0, True)
     stats = data(acme("cache", "stats", "--tenant", "acme", "--json"))
@@ -275,7 +275,7 @@ def test_every_mutating_command_is_on_record(acme: Run, folder: Path) -> None:
 def test_doctor_finds_nothing_wrong_and_then_something(acme: Run, folder: Path) -> None:
     rows = data(acme("doctor", "--json"))
     assert {row["state"] for row in rows} <= {"ok", "note"}
-    assert {"master key", "sqlite", "fsync", "descriptors", "generator", "engines"} <= {row["check"] for row in rows}
+    assert {"master key", "sqlite", "fsync", "descriptors", "pool default", "engines"} <= {row["check"] for row in rows}
     (folder / "master.key").chmod(0o644)
     code, out, _ = acme("doctor", "--json")
     wrong = [row for row in json.loads(out) if row["state"] == "wrong"]
@@ -291,8 +291,9 @@ def test_doctor_says_that_a_generator_is_away(cli: Run, monkeypatch: pytest.Monk
     for key, value in {"KIND": "sglang", "BASE_URL": "http://127.0.0.1:9", "MODEL": "m", "REVISION": "r"}.items():
         monkeypatch.setenv(f"STRONGROOM_GENERATION__{key}", value)
     code, out, _ = cli("doctor", "--json")
-    (row,) = [row for row in json.loads(out) if row["check"] == "generator"]
-    assert (code, row["state"]) == (1, "wrong")
+    pool, row = [row for row in json.loads(out) if row["check"] in {"pool default", "replica default"}]
+    assert (code, row["state"], pool["state"]) == (1, "wrong", "wrong")
+    assert pool["finding"] == "m, trust level shared, 0 of 1 replicas answer"
     assert row["finding"].startswith("http://127.0.0.1:9: the generator cannot be reached")
 
 

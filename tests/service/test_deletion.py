@@ -22,6 +22,7 @@ from cache.stores.local import LocalStore
 from generation.extractive import ExtractiveGenerator
 from generation.generator import Piece
 from generation.prompt import Prompt
+from generation.routing import OneRoute
 from indexing.engine import Engine
 from indexing.ingest import Source, put_document
 from service.deletion import delete_tenant, sweep_collections
@@ -348,7 +349,7 @@ def test_a_question_under_way_ends_with_a_clear_error_and_no_word(
     folder: Path, monkeypatch: pytest.MonkeyPatch, stream: bool
 ) -> None:
     generator = Deleting()
-    monkeypatch.setattr("service.wiring.generator", lambda _: generator)
+    monkeypatch.setattr("service.wiring.build_routes", lambda _: OneRoute(generator))
     house = House(folder)
     with house.client:
         fill(house)

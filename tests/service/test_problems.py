@@ -3,12 +3,15 @@ from __future__ import annotations
 import pytest
 
 import cache.stores.local  # noqa: F401  so that every error class below is loaded
-import generation.sglang  # noqa: F401
+import generation.pool  # noqa: F401
 import indexing.batch  # noqa: F401
 import retrieval.answer  # noqa: F401
+from generation.generator import GeneratorRefused, Misfit
+from generation.replica import AdapterRefused
 from service.problems import TABLE, headers_of, kind_of, problem_of, problem_of_status
 from tenancy.errors import (
     Corrupt,
+    EngineUnavailable,
     InvalidInput,
     LimitExceeded,
     NotFound,
@@ -50,6 +53,14 @@ def test_what_was_not_foreseen_says_nothing(error: Exception) -> None:
     found = problem_of(error, "r")
     assert found.status == 500
     assert "secret" not in repr(found)
+
+
+def test_what_a_generators_server_refused_is_for_the_operator_alone() -> None:
+    """Addresses, model names and versions of the deployment are in the log, and in no answer."""
+    for kind in (GeneratorRefused, Misfit, AdapterRefused, EngineUnavailable):
+        found = problem_of(kind("serves the secret", item="http://secret:30000", remedy="upgrade secret"), "r")
+        assert (found.status, found.code, "secret" in repr(found)) == (503, "unavailable", False)
+    assert problem_of(Unavailable("the stream was cut"), "r").detail == "the stream was cut"
 
 
 def test_a_refusal_by_the_framework_is_a_problem_too() -> None:

@@ -20,6 +20,7 @@ from cache.entry import Entry, decode_dependencies, sealed
 from generation.extractive import ExtractiveGenerator
 from generation.generator import Delta, Finish, Piece, Quote, Usage
 from generation.prompt import Prompt
+from generation.routing import OneRoute
 from service.app import create_app
 from service.server import server_config
 from service.settings import load_settings
@@ -116,7 +117,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         environment={"STRONGROOM_DATA_DIR": str(folder / "data"), "STRONGROOM_EMBEDDING__MODEL": "hashing:256"}
     )
     services, generator = build(settings, MasterKey(bytes(range(32)))), Spoken()
-    services = replace(services, path=replace(services.path, generator=generator))
+    services = replace(services, path=replace(services.path, routes=OneRoute(generator)))
     listening = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(server_config(create_app(services), settings.server))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
 import pytest
 from litestar.routes import HTTPRoute
 
@@ -12,11 +13,15 @@ from tenancy.identity import Role
 from tests.service.house import House, problem
 
 # Routes that release or change nothing of a tenant.
-SILENT = {("GET", "/healthz/live"), ("GET", "/healthz/ready"), ("GET", "/v1/models")}
+SILENT = {("GET", "/healthz/live"), ("GET", "/healthz/ready"), ("GET", "/v1/models"), ("GET", "/v1/models/{id:path}")}
 # One request to every other route, that it accepts. A route that is missing here fails the test below.
 REQUESTS: dict[tuple[str, str], tuple[str, Any]] = {
     ("POST", "/v1/retrieve"): ("/v1/retrieve", {"query": "notice"}),
     ("POST", "/v1/answers"): ("/v1/answers", {"query": "notice"}),
+    ("POST", "/v1/chat/completions"): (
+        "/v1/chat/completions",
+        {"model": "extractive-1", "messages": [{"role": "user", "content": "notice"}]},
+    ),
     ("POST", "/v1/feedback"): ("/v1/feedback", {"answer_id": "0" * 32, "verdict": "good"}),
     ("GET", "/v1/documents"): ("/v1/documents", None),
     ("GET", "/v1/documents/{id:path}"): ("/v1/documents/a", None),
@@ -25,6 +30,7 @@ REQUESTS: dict[tuple[str, str], tuple[str, Any]] = {
     ("DELETE", "/v1/documents/{id:path}"): ("/v1/documents/a", None),
     ("GET", "/v1/audit/events"): ("/v1/audit/events", None),
     ("GET", "/v1/audit/events/{seq:int}"): ("/v1/audit/events/0", None),
+    ("GET", "/v1/templates"): ("/v1/templates", None),
     ("GET", "/v1/cache/entries"): ("/v1/cache/entries", None),
     ("DELETE", "/v1/cache/entries"): ("/v1/cache/entries?all=true", None),
 }
@@ -36,6 +42,16 @@ def accepted(house: House, route: tuple[str, str], key: str) -> Any:
     if route == ("POST", "/v1/feedback"):
         return body | {"answer_id": house.post("/v1/answers", key, {"query": "notice"}).json()["request_id"]}
     return body
+
+
+def refused(response: httpx.Response, path: str, status: int, code: str) -> None:
+    """A refusal in the form of its route."""
+    if path != "/v1/chat/completions":
+        problem(response, status, code)
+        return
+    error = response.json()["error"]
+    told = {"unauthenticated": "invalid_api_key"}.get(code, code.replace("-", "_"))
+    assert (response.status_code, error["code"], error["message"] != "") == (status, told, True)
 
 
 def routes(house: House) -> set[tuple[str, str]]:
@@ -66,10 +82,11 @@ def test_every_route_writes_its_event(shared: House, route: tuple[str, str]) -> 
 @pytest.mark.parametrize("route", sorted(REQUESTS), ids=" ".join)
 def test_every_route_records_whom_it_refuses_and_needs_a_credential(shared: House, route: tuple[str, str]) -> None:
     path, body = REQUESTS[route]
-    problem(shared.send(route[0], path, None, body), 401, "unauthenticated")
-    wrong = Role.INGEST if route[1] in {"/v1/retrieve", "/v1/answers", "/v1/feedback"} else Role.READER
+    refused(shared.send(route[0], path, None, body), path, 401, "unauthenticated")
+    asks = {"/v1/retrieve", "/v1/answers", "/v1/chat/completions", "/v1/feedback", "/v1/templates"}
+    wrong = Role.INGEST if route[1] in asks else Role.READER
     response = shared.send(route[0], path, shared.key("acme", "bo", wrong), body)
-    problem(response, 403, "forbidden")
+    refused(response, path, 403, "forbidden")
     (event,) = [one for one in shared.events("acme") if one["request"]["id"] == response.headers["x-request-id"]]
     assert (event["phase"], event["outcome"], event["reason"]) == ("outcome", "refused", "forbidden")
 
@@ -91,7 +108,7 @@ def test_nothing_is_released_where_the_audit_log_is_away(
     with monkeypatch.context() as broken:
         broken.setattr(AuditLog, "submit", away)
         response = shared.send(route[0], path, key, body)
-        assert problem(response, 503, "audit-unavailable")["code"] == "audit-unavailable"
+        refused(response, path, 503, "audit-unavailable")
         assert "notice" not in response.text
     assert shared.send(route[0], path, key, body).status_code == 200
 
@@ -126,6 +143,9 @@ def test_readiness_fails_where_the_control_plane_is_away(house: House, monkeypat
         "engines_away": 0,
         "cache_away": False,
         "cache_failures": 0,
+        "pools_away": 0,
+        "pools_refused": 0,
+        "pools_waived": 0,
     }
 
     def away(_: Any) -> Any:
@@ -153,6 +173,11 @@ def test_the_openapi_document_describes_every_route_with_problems_and_examples(s
     for status in ("400", "401", "403", "404", "422", "429", "503"):
         assert list(operation["responses"][status]["content"]) == ["application/problem+json"]
     assert set(operation["responses"]["200"]["content"]) == {"application/json", "text/event-stream"}
+    chat = document["paths"]["/v1/chat/completions"]["post"]["responses"]
+    assert set(chat["200"]["content"]) == {"application/json", "text/event-stream"}
+    assert "422" not in chat
+    for status in ("400", "401", "403", "404", "409", "413", "429", "503"):
+        assert chat[status]["content"]["application/json"]["schema"]["$ref"].endswith("/ErrorBody")
     assert document["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
 
 

@@ -96,7 +96,7 @@ def test_two_service_processes_share_hits_and_invalidations(server: RedisServer,
         assert {status(pair, n, ana) for n in (0, 1, 0, 1)} == {"miss"}
         told = one.get("/healthz/ready").json()
         assert told.pop("cache_failures") >= 2
-        assert told == {"status": "degraded", "engines_away": 0, "cache_away": True}
+        assert (told["status"], told["engines_away"], told["cache_away"]) == ("degraded", 0, True)
         server.start()
         answers = [status(pair, n % 2, ana) for n in range(2)]
         while "hit" not in answers[-2:]:

@@ -9,8 +9,9 @@ import pytest
 from generation.extractive import ExtractiveGenerator
 from indexing.collections.open import OpenCollections
 from service.control import master_key
+from service.generators import build_routes
 from service.settings import load_settings
-from service.wiring import build, cache_store, generator
+from service.wiring import build, cache_store
 from tenancy.control import Tenants
 from tenancy.errors import InvalidInput
 from tests.service.house import MASTER, House
@@ -28,7 +29,8 @@ def settings(folder: Path, **more: str):  # type: ignore[no-untyped-def]
 
 
 def test_the_default_generator_needs_no_server(folder: Path) -> None:
-    assert isinstance(generator(settings(folder).generation), ExtractiveGenerator)
+    (made,) = build_routes(settings(folder).generation).deployment.generators.values()
+    assert isinstance(made, ExtractiveGenerator)
 
 
 def test_a_server_is_taken_from_the_settings_with_its_key_from_a_file(folder: Path) -> None:
@@ -38,7 +40,7 @@ def test_a_server_is_taken_from_the_settings_with_its_key_from_a_file(folder: Pa
         "API_KEY_FILE": str(folder / "key"),
     }  # fmt: skip
     chosen = settings(folder, **{f"STRONGROOM_GENERATION__{name}": value for name, value in given.items()})
-    made = generator(chosen.generation)
+    (made,) = build_routes(chosen.generation).pools
     assert (made.identity.model, made.identity.revision, made.salted) == ("m", "r1", True)
     assert "secret" not in repr(chosen)
     asyncio.run(made.aclose())
@@ -48,15 +50,15 @@ def test_a_server_is_taken_from_the_settings_with_its_key_from_a_file(folder: Pa
     ("key", "value", "item"),
     [
         ("API_KEY_FILE", "/nowhere/key", "generation.api_key_file"),
-        ("BASE_URL", "http://192.0.2.1", "generator.base_url"),
-        ("MODEL", "", "generator.model"),
+        ("BASE_URL", "http://192.0.2.1", "generation.base_url"),
+        ("MODEL", "", "generation.model"),
     ],
 )
 def test_an_endpoint_that_cannot_be_used_is_refused_at_start(folder: Path, key: str, value: str, item: str) -> None:
     given = {"KIND": "openai", "BASE_URL": "http://127.0.0.1:1", "MODEL": "m", "REVISION": "r", key: value}
     chosen = settings(folder, **{f"STRONGROOM_GENERATION__{name}": text for name, text in given.items()})
     with pytest.raises(InvalidInput) as caught:
-        generator(chosen.generation)
+        build_routes(chosen.generation)
     assert caught.value.item == item
 
 

@@ -17,6 +17,7 @@ from cache.stores.port import CacheStore
 from generation.extractive import ExtractiveGenerator
 from generation.generator import Generator
 from generation.prompt import Templates
+from generation.routing import OneRoute
 from indexing.collections.open import OpenCollections
 from indexing.embed import EmbeddingSettings
 from indexing.embedding import Embedders
@@ -57,7 +58,7 @@ class Path:
             lanes=Lanes(workers),
             collections=OpenCollections(lambda view: self.embedders.of(view).fingerprint, 1 << 28, engines),
             embedders=self.embedders,
-            generator=generator or ExtractiveGenerator(),
+            routes=OneRoute(generator or ExtractiveGenerator()),
             templates=Templates(),
             cache=cache or LocalStore(CachePolicy()),
             trail=AuditTrail(self.logs),

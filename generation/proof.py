@@ -61,9 +61,7 @@ class Proof:
             case "apart":
                 return None
             case "shared":
-                return (
-                    "remove what drops or rewrites `cache_salt` on the way, or replace a server that ignores it"
-                )
+                return "remove what drops or rewrites `cache_salt` on the way, or replace a server that ignores it"
             case "inconclusive":
                 return (
                     "start the server with --enable-cache-report and without --disable-radix-cache, and let each "

@@ -82,8 +82,8 @@ def run(base: Path, mutation: Mutation) -> Result:
         return Result(mutation.name, done.returncode == 1, f"product test {_first_failure(done.stdout)}", None, 0.0)
 
 
-def main(names: Sequence[str], *, each: int = 1) -> int:
-    """Of the mutations that only product tests can notice, `each` takes one in so many."""
+def missed(names: Sequence[str], *, each: int = 1) -> list[str]:
+    """What nothing notices, by name. Of the mutations that only product tests can notice, `each` takes one in so many."""
     mutations = [mutation for mutation in load() if not names or any(name in mutation.name for name in names)]
     unseen = [mutation.name for mutation in mutations if not mutation.visible]
     mutations = [one for one in mutations if one.visible or unseen.index(one.name) % each == 0]
@@ -93,16 +93,16 @@ def main(names: Sequence[str], *, each: int = 1) -> int:
         control = run(base, CONTROL)
         print(f"nothing changed: {control.what}; {control.seconds} s", flush=True)
         if control.step is not None:
-            return 1
+            return [CONTROL.name]
         with ThreadPoolExecutor(PARALLEL) as pool:
             results = list(pool.map(lambda mutation: run(base, mutation), mutations))
     for line in table(results):
         print(line)
-    missed = [result.name for result in results if not result.noticed]
-    print(
-        f"{len(results) - len(missed)} of {len(results)} mutations noticed" + "".join(f"\nMISSED: {m}" for m in missed)
-    )
-    return 1 if missed else 0
+    unnoticed = [result.name for result in results if not result.noticed]
+    print(f"{len(results) - len(unnoticed)} of {len(results)} mutations noticed")
+    for name in unnoticed:
+        print(f"MISSED: {name}")
+    return unnoticed
 
 
 def table(results: Sequence[Result]) -> list[str]:
@@ -155,4 +155,4 @@ def _first_failure(output: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(1 if missed(sys.argv[1:]) else 0)

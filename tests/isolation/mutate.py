@@ -83,7 +83,7 @@ def run(base: Path, mutation: Mutation) -> Result:
 
 
 def missed(names: Sequence[str], *, each: int = 1) -> list[str]:
-    """What nothing notices, by name. Of the mutations that only product tests can notice, `each` takes one in so many."""
+    """What nothing notices, by name. Of mutations that only product tests can notice, `each` takes one in so many."""
     mutations = [mutation for mutation in load() if not names or any(name in mutation.name for name in names)]
     unseen = [mutation.name for mutation in mutations if not mutation.visible]
     mutations = [one for one in mutations if one.visible or unseen.index(one.name) % each == 0]

@@ -51,6 +51,10 @@ test: $(STAMP) ## the whole suite, with real servers
 test-fast: $(STAMP) ## the suite without what takes more than seconds
 	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile -m "not slow"
 
+.PHONY: test-load
+test-load: $(STAMP) ## a real SGLang server under load, and restarted; takes the machine to itself
+	$(BIN)/pytest -q -m load tests/generation
+
 .PHONY: test-milvus
 test-milvus: $(STAMP) ## what needs a real Milvus server; one at a time on a machine
 	@$(BIN)/python -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('milvus') is None)" || \

@@ -72,20 +72,25 @@ def globex(tenants: Tenants, authenticator: Authenticator) -> Company:
     return Company(tenants, authenticator, "globex")
 
 
+_ASKED_FOR = {"milvus": "Tests of a real Milvus server", "load": "Tests of a real SGLang server under load"}
 _left_out: list[pytest.Item] = []
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests that need a Milvus server run where they are asked for: it binds fixed ports and takes half a minute."""
-    if "milvus" in config.option.markexpr:
-        return
-    _left_out.extend(item for item in items if item.get_closest_marker("milvus"))
+    """Some tests run where they are asked for alone.
+
+    A Milvus server binds fixed ports and takes half a minute; tests of load want the machine to themselves.
+    """
+    left = [marker for marker in _ASKED_FOR if marker not in config.option.markexpr]
+    _left_out.extend(item for item in items if any(item.get_closest_marker(marker) for marker in left))
     if _left_out:
         config.hook.pytest_deselected(items=list(_left_out))
-        items[:] = [item for item in items if not item.get_closest_marker("milvus")]
+        items[:] = [item for item in items if item not in set(_left_out)]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     # Workers collect, and the process that reports does not know what they left out.
-    if "milvus" not in config.option.markexpr and (_left_out or getattr(config.option, "numprocesses", None)):
-        terminalreporter.write_line("Tests of a real Milvus server were left out: `make test-milvus` runs them.")
+    if _left_out or getattr(config.option, "numprocesses", None):
+        for marker, what in _ASKED_FOR.items():
+            if marker not in config.option.markexpr:
+                terminalreporter.write_line(f"{what} were left out: `make test-{marker}` runs them.")

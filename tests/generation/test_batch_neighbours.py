@@ -15,6 +15,7 @@ def test_the_exact_test_is_two_sided() -> None:
     assert mcnemar(9, 1) == pytest.approx(22 / 2**10)
 
 
+@pytest.mark.load
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_an_answer_is_the_same_beside_another_tenants_canary(sglang: RunningServer) -> None:

@@ -292,6 +292,7 @@ def test_questions_behind_a_proxy_that_strips_the_salt_are_refused_and_answered_
         house.close()
 
 
+@pytest.mark.load
 def test_the_same_after_a_restart_of_the_server_which_shows_again_that_it_keeps_salts_apart(
     tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:

@@ -111,6 +111,7 @@ def engine(server: RunningServer, name: str) -> float:
     return sum(float(value) for value in re.findall(rf"^sglang:{name}{{.*}} (\S+)$", text, re.MULTILINE))
 
 
+@pytest.mark.load
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_two_hundred_streams_at_a_real_engine(

@@ -48,7 +48,7 @@ def test_every_mutation_is_noticed(capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print()
         # `make mutations` runs all of them.
-        assert mutate.missed([], each=8) == []
+        assert mutate.missed([], each=16) == []
 
 
 def test_a_mutation_whose_text_is_gone_is_an_error(tmp_path: Path) -> None:

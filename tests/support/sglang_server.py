@@ -65,7 +65,7 @@ def running_server(logs: Path, *flags: str, port: int | None = None) -> Iterator
     python, model = home / "venv/bin/python", home / "model"
     port = port or _free_port()
     command = [
-        *("nice", "-n", "10", str(python), str(_HERE / "serve.py")),
+        *(str(python), str(_HERE / "serve.py")),
         *("--model-path", str(model), "--served-model-name", MODEL, "--port", str(port)),
         *("--api-key", API_KEY, "--admin-api-key", ADMIN_KEY, *_LORA, *flags),
     ]

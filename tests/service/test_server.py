@@ -131,7 +131,13 @@ def test_ctrl_c_ends_an_ingestion_and_the_next_run_goes_on(environment: dict[str
     command(environment, "tenant", "create", "acme")
     words = ["ingest", "--tenant", "acme", str(docs), "--allow", "tenant"]
     process = subprocess.Popen(
-        [STRONGROOM, *words], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [STRONGROOM, *words],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A run in the background has its children ignore the signal.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert process.stdout is not None
     assert process.stdout.readline().startswith("added: ")

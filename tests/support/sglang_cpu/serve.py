@@ -28,6 +28,7 @@ CPU_FLAGS = [
     "--cuda-graph-backend-prefill=disabled",
     "--enable-cache-report",
     "--enable-metrics",
+    "--sleep-on-idle",  # else the idle scheduler keeps a core busy
     "--mem-fraction-static",
     "0.1",
     "--max-total-tokens",

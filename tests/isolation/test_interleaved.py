@@ -83,8 +83,12 @@ class House:
         tenant = control.tenants.open(control.authenticator.operator(name))
         with tenant.writing() as changing:
             directory.add_members(changing, "legal", ["ana", "bo"], 0.0)
-        for domain, label in (("common", "tenant"), ("legal", "group:legal")):
-            text = f"The code which opens the vault for {domain} matters is zq{number}{domain}z."
+        # Whoever may read both is answered from the second, which the question fits better.
+        for domain, label, words in (
+            ("common", "tenant", "In common matters, the vault is opened by its code, which is"),
+            ("legal", "group:legal", "The code which opens the vault is"),
+        ):
+            text = f"{words} zq{number}{domain}z."
             source = Source(f"{name}-{domain}", text.encode(), AccessList.of([label]), "text/plain")
             ingest(tenant, self.services.pipeline, source)
 
@@ -362,5 +366,5 @@ def test_no_kv_salt_is_shared_between_tenants_or_domains(house: House) -> None:
     assert len(salts) == 2 * TENANTS
     for secrets in salts.values():
         assert len({number for number, _ in secrets}) == 1
-    domains = Counter(len(secrets) for secrets in salts.values())
-    assert domains == {1: TENANTS, 2: TENANTS}, "common alone, and common with legal"
+    domains = Counter(frozenset(domain for _, domain in secrets) for secrets in salts.values())
+    assert domains == {frozenset({"common"}): TENANTS, frozenset({"legal"}): TENANTS}

@@ -106,8 +106,8 @@ def test_what_a_writer_withdraws_that_began_before_the_suspension_stays_withdraw
     here.done("tenant", "suspend", "acme")
     prepared = restore._prepare
 
-    def prepare(*given: Any) -> dict[str, Any]:
-        found = prepared(*given)
+    def prepare(*given: Any, **named: Any) -> dict[str, Any]:
+        found = prepared(*given, **named)
         delete_document(handle, "salaries.md", 0.0)
         return found
 

@@ -23,6 +23,7 @@ from sqlalchemy.engine import Connection
 
 from audit.marks import Marks
 from audit.merkle import EMPTY_ROOT, Frontier, leaf_hash
+from audit.migrations import LOG
 from audit.record import Draft, Event, check, decode, encode, stamp
 from audit.subjects import SubjectKeys
 from audit.tables import AUDIT_FILE, columns, documents, event_documents, events, head, metadata, open_intents
@@ -85,7 +86,7 @@ class AuditLog:
     ) -> None:
         self.log_id = files.tenant_id
         self.files = files
-        self.database = files.database(AUDIT_FILE, metadata, seed=_empty_head(files.tenant_id))
+        self.database = files.database(AUDIT_FILE, metadata, seed=_empty_head(files.tenant_id), migrations=LOG)
         self.subjects = SubjectKeys(files, clock=clock)
         self.live = live
         self._writers = writers

@@ -69,6 +69,46 @@ head = Table(
     Column("last_leaf", LargeBinary, nullable=False),
 )
 
+# The keys that sign this log's checkpoints, one at a time; `wrapped` is sealed under a key of the log.
+signers = Table(
+    "signers",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("public", LargeBinary, nullable=False, unique=True),
+    Column("wrapped", LargeBinary, nullable=False),
+    Column("created", Float, nullable=False),
+    Column("retired", Float),
+)
+
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    Column("size", Integer, primary_key=True, autoincrement=False),
+    Column("root", LargeBinary, nullable=False),
+    Column("ts", Float, nullable=False, index=True),
+    Column("signer", Text, nullable=False),
+    Column("note", Text, nullable=False),
+)
+
+# Roots of perfect subtrees, so that a proof need not read every leaf. See `audit.merkle`.
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("level", Integer, primary_key=True, autoincrement=False),
+    Column("at", Integer, primary_key=True, autoincrement=False),
+    Column("hash", LargeBinary, nullable=False),
+)
+
+# Records `first` to `last` whose bytes were destroyed after their time; `seq` is the record that says so.
+prunings = Table(
+    "prunings",
+    metadata,
+    Column("first", Integer, primary_key=True, autoincrement=False),
+    Column("last", Integer, nullable=False),
+    Column("seq", Integer, nullable=False),
+    Column("ts", Float, nullable=False),
+)
+
 
 def columns(event: Event) -> dict[str, Any]:
     """The extracted columns of an event's row; verification compares them with the payload."""

@@ -145,7 +145,9 @@ class AuditFiles:
             found = self._derived[name] = derive(self._key, f"strongroom/audit/{name}")
         return found
 
-    def database(self, file: str, metadata: MetaData, *, seed: Migration | None = None) -> AnyDatabase:
+    def database(
+        self, file: str, metadata: MetaData, *, seed: Migration | None = None, migrations: tuple[Migration, ...] = ()
+    ) -> AnyDatabase:
         """A database of the audit log, durable at every commit; the same object for the same name."""
         with self._lock:
             found = self._databases.get(file)
@@ -154,7 +156,13 @@ class AuditFiles:
                 place = Place("audit", self.tenant_id, file)
                 mark = self._registry.mark(self.tenant_id, file)
                 found = self._storage.database(
-                    place, key, metadata, seed=seed, page_cache=AUDIT_PAGE_CACHE_KIB, mark=mark
+                    place,
+                    key,
+                    metadata,
+                    seed=seed,
+                    migrations=migrations,
+                    page_cache=AUDIT_PAGE_CACHE_KIB,
+                    mark=mark,
                 )
                 self._databases[file] = found
             return found

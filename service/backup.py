@@ -20,6 +20,7 @@ from sqlalchemy import func, select
 from sqlalchemy.engine import Connection
 
 from audit.log import read_head
+from audit.migrations import LOG
 from audit.tables import AUDIT_FILE, metadata
 from service.control import Control
 from tenancy import archive, ledger, migrations, schema
@@ -150,7 +151,7 @@ def detached(folder: Path, key: bytes) -> Iterator[tuple[Database, Database]]:
     try:
         yield (
             Database(folder / DATA_FILE, key, schema.tenant, pools, migrations=migrations.TENANT),
-            Database(folder / AUDIT_FILE, key, metadata, pools),
+            Database(folder / AUDIT_FILE, key, metadata, pools, migrations=LOG),
         )
     finally:
         pools.close()

@@ -21,6 +21,7 @@ from typing import Any, Final
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.engine import Connection
 
+from audit import spans
 from audit.marks import Marks
 from audit.merkle import EMPTY_ROOT, Frontier, leaf_hash
 from audit.migrations import LOG
@@ -309,14 +310,15 @@ def _empty_head(log_id: str) -> Callable[[Connection], None]:
 
 
 def _index(connection: Connection, stamped: Sequence[Event]) -> None:
-    """Fill the tables beside the log: documents, and intents that wait for their outcome."""
+    """Fill the tables beside the log: times, documents, and intents that wait for their outcome."""
+    spans.extend(connection, stamped)
     touched = [
-        {"document": document, "seq": event.seq, "stage": stage}
+        {"document": document, "seq": event.seq, "stage": stage, "actor": actor, "outcome": outcome}
         for event in stamped
-        for document, stage in sorted(documents(event))
+        for document, stage, actor, outcome in documents(event)
     ]
     if touched:
-        connection.execute(_ADD_DOCUMENTS, touched)
+        connection.execute(_ADD_DOCUMENTS, sorted(touched, key=lambda row: (row["document"], row["seq"], row["stage"])))
     opened = [{"seq": event.seq, "writer": event.writer} for event in stamped if event.phase == "intent"]
     if opened:
         connection.execute(_OPEN_INTENTS, opened)
@@ -335,6 +337,7 @@ def _aborted(intent: Event) -> Draft:
         actor=intent.actor,
         request=intent.request,
         policy=intent.policy,
+        resources=intent.resources,
     )
 
 

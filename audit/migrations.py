@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from sqlalchemy import select, update
 from sqlalchemy.engine import Connection
-from sqlalchemy.schema import CreateIndex, CreateTable
+from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable, DropIndex
 
-from audit import tables
+from audit import spans, tables
 from tenancy.database import Migration
 
 
@@ -19,6 +20,25 @@ def _proofs(connection: Connection) -> None:
         connection.execute(CreateTable(table))
         for index in table.indexes:
             connection.execute(CreateIndex(index))
+    _reports(connection)
+
+
+def _reports(connection: Connection) -> None:
+    """Indexes that answer queries by themselves, times by part of the log, and who touched a document."""
+    connection.exec_driver_sql("DROP INDEX ix_events_ts")
+    widened = ("events_by_action", "events_by_outcome", "events_by_actor", "events_by_cache_status")
+    for index in sorted(tables.events.indexes, key=lambda index: str(index.name)):
+        if index.name in widened:
+            connection.execute(DropIndex(index))
+            connection.execute(CreateIndex(index))
+    touched, events = tables.event_documents, tables.events.c
+    for column in (touched.c.actor, touched.c.outcome):
+        declared = CreateColumn(column).compile(dialect=connection.dialect)
+        connection.exec_driver_sql(f"ALTER TABLE event_documents ADD COLUMN {declared}")
+        value = select(events[column.name]).where(events.seq == touched.c.seq).scalar_subquery()
+        connection.execute(update(touched).values({column.name: value}))
+    connection.execute(CreateTable(tables.spans))
+    spans.rebuild(connection)
 
 
 LOG: Final[tuple[Migration, ...]] = (_proofs,)

@@ -21,7 +21,7 @@ events = Table(
     Column("leaf", LargeBinary, nullable=False),
     # The leaf before: unique, so that two writers cannot both follow the same record.
     Column("prev", LargeBinary, nullable=False, unique=True),
-    Column("ts", Float, nullable=False, index=True),
+    Column("ts", Float, nullable=False),
     Column("action", Text, nullable=False),
     Column("phase", Text, nullable=False),
     Column("outcome", Text),
@@ -32,24 +32,46 @@ events = Table(
     Column("cache_status", Text),
     Column("cache_entry", Text),
 )
-Index("events_by_action", events.c.action, events.c.seq)
-partial_index("events_by_outcome", events.c.outcome, events.c.seq, where=events.c.outcome.is_not(None))
-partial_index("events_by_actor", events.c.actor, events.c.seq, where=events.c.actor.is_not(None))
+# Behind `seq` stands what else a query may ask, so that it is decided in the index: a record is read to be shown alone.
+Index("events_by_action", events.c.action, events.c.seq, events.c.ts, events.c.outcome, events.c.phase)
+partial_index(
+    "events_by_outcome", events.c.outcome, events.c.seq, events.c.ts, events.c.action,
+    where=events.c.outcome.is_not(None),
+)  # fmt: skip
+partial_index(
+    "events_by_actor", events.c.actor, events.c.seq, events.c.ts, events.c.action, events.c.outcome, events.c.phase,
+    events.c.cache_status, where=events.c.actor.is_not(None),
+)  # fmt: skip
 Index("events_by_request", events.c.request, events.c.seq)
 partial_index("events_by_root", events.c.root, events.c.seq, where=events.c.root.is_not(None))
 partial_index("events_by_intent", events.c.intent, where=events.c.intent.is_not(None))
-partial_index("events_by_cache_status", events.c.cache_status, events.c.seq, where=events.c.cache_status.is_not(None))
+partial_index(
+    "events_by_cache_status", events.c.cache_status, events.c.seq, events.c.ts, events.c.action, events.c.outcome,
+    where=events.c.cache_status.is_not(None),
+)  # fmt: skip
 partial_index("events_by_cache_entry", events.c.cache_entry, events.c.seq, where=events.c.cache_entry.is_not(None))
 
+# `actor` and `outcome` are those of the record, so that "who saw it" is read from here alone.
 event_documents = Table(
     "event_documents",
     metadata,
     Column("document", Text, primary_key=True),
     Column("seq", Integer, primary_key=True),
     Column("stage", Text, primary_key=True),
+    Column("actor", Text),
+    Column("outcome", Text),
     sqlite_with_rowid=False,
 )
 Index("documents_by_seq", event_documents.c.seq)
+
+# The earliest and the latest time of a number of records, by their place; see `audit.spans`.
+spans = Table(
+    "spans",
+    metadata,
+    Column("at", Integer, primary_key=True, autoincrement=False),
+    Column("first", Float, nullable=False),
+    Column("last", Float, nullable=False),
+)
 
 # Intents that have no outcome yet, so that recovery need not read the log.
 open_intents = Table(
@@ -127,6 +149,6 @@ def columns(event: Event) -> dict[str, Any]:
     }
 
 
-def documents(event: Event) -> set[tuple[str, str]]:
-    """The (document, stage) pairs of an event."""
-    return {(resource.document, resource.stage) for resource in event.resources}
+def documents(event: Event) -> set[tuple[str, str, str | None, str | None]]:
+    """The rows of an event in `event_documents`: document, stage, actor, outcome."""
+    return {(resource.document, resource.stage, event.actor.ref, event.outcome) for resource in event.resources}

@@ -109,7 +109,7 @@ class _Check:
             if not self._log.live.alive(writer):
                 raise _Bad("unsettled", seq, "an intent has no outcome, and its writer has ended")
 
-    def _record(self, row: Row[Any], touched: set[tuple[str, str]]) -> None:
+    def _record(self, row: Row[Any], touched: set[tuple[str, str, str | None, str | None]]) -> None:
         seq = self._frontier.size
         if row.seq != seq:
             kind: Kind = "missing" if row.seq > seq else "forked"
@@ -158,12 +158,12 @@ class _Check:
             yield rows
             rows = self._connection.execute(statement.where(events.c.seq > rows[-1].seq)).all()
 
-    def _documents(self, first: int, last: int | None) -> dict[int, set[tuple[str, str]]]:
-        """(document, stage) by sequence number, from `first` to `last` inclusive."""
+    def _documents(self, first: int, last: int | None) -> dict[int, set[tuple[str, str, str | None, str | None]]]:
+        """Rows of the document index by sequence number, from `first` to `last` inclusive."""
         statement = select(event_documents).where(event_documents.c.seq >= first)
         if last is not None:
             statement = statement.where(event_documents.c.seq <= last)
-        found: dict[int, set[tuple[str, str]]] = {}
+        found: dict[int, set[tuple[str, str, str | None, str | None]]] = {}
         for row in self._connection.execute(statement):
-            found.setdefault(row.seq, set()).add((row.document, row.stage))
+            found.setdefault(row.seq, set()).add((row.document, row.stage, row.actor, row.outcome))
         return found

@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 from audit.log import AuditLog, genesis
 from audit.merkle import Frontier, leaf_hash
 from audit.record import Actor, Draft, Request, Resource, decode, encode
-from audit.tables import columns, event_documents, events, head, open_intents
+from audit.tables import columns, documents, event_documents, events, head, open_intents
 from audit.verify import verify
 
 SIZE = 13
@@ -55,6 +55,7 @@ def edit_payload(connection: Connection) -> None:
 def edit_payload_and_leaf(connection: Connection) -> None:
     changed = payload_at(connection, 5).replace(b'"outcome":"allowed"', b'"outcome":"refused"')
     put(connection, 5, payload=changed, leaf=leaf_hash(changed), outcome="refused")
+    connection.execute(update(event_documents).where(event_documents.c.seq == 5).values(outcome="refused"))
 
 
 def edit_with_all_that_follows(connection: Connection) -> None:
@@ -118,7 +119,10 @@ def add_fitting_row(connection: Connection) -> None:
     leaf = leaf_hash(payload)
     values = {**columns(decode(payload)), "payload": payload, "leaf": leaf, "prev": last["leaf"]}
     connection.execute(insert(events).values(values))
-    connection.execute(insert(event_documents).values(document="d", seq=13, stage="cited"))
+    touched = [
+        dict(zip(("document", "stage", "actor", "outcome"), one, strict=True)) for one in documents(decode(payload))
+    ]
+    connection.execute(insert(event_documents), [{"seq": 13, **one} for one in touched])
 
 
 def add_row_before(connection: Connection) -> None:
@@ -145,6 +149,10 @@ def edit_time(connection: Connection) -> None:
 
 def hide_document(connection: Connection) -> None:
     connection.execute(delete(event_documents).where(event_documents.c.seq == 5))
+
+
+def hide_reader(connection: Connection) -> None:
+    connection.execute(update(event_documents).where(event_documents.c.seq == 5).values(actor="u_2"))
 
 
 def add_document(connection: Connection) -> None:
@@ -194,6 +202,7 @@ def invent_open_intent(connection: Connection) -> None:
         (edit_column, "edited", 5),
         (edit_time, "edited", 5),
         (hide_document, "edited", 5),
+        (hide_reader, "edited", 5),
         (add_document, "edited", 5),
         (add_document_beyond, "edited", SIZE),
         (edit_root, "edited", None),

@@ -12,37 +12,24 @@ import binascii
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import Column, Float, Index, LargeBinary, MetaData, Table, insert, select, update
+from sqlalchemy import Select, insert, select, update
 from sqlalchemy.engine import Connection
 
+from audit.holds import Held, Hold, Holds, active
 from audit.record import Sealed
+from audit.subject_tables import SUBJECTS, erasures, metadata, receipts, subject_keys
+from audit.subject_tables import SUBJECTS_FILE as SUBJECTS_FILE
 from tenancy.errors import Corrupt, NotFound
 from tenancy.keys import KEY_BYTES, decrypt, encrypt, keyed_hash
 from tenancy.names import enc
 from tenancy.tenant import AuditFiles
-from tenancy.types import Text, partial_index
 
-SUBJECTS_FILE: Final = "subjects.sqlite"
 _SALT_BYTES: Final = 32
 # For so long another process may go on sealing under a key that was destroyed: unreadable, as if erased at once.
 _REMEMBER_S: Final = 5.0
 _REMEMBERED: Final = 1_024
-
-metadata = MetaData()
-
-subject_keys = Table(
-    "subject_keys",
-    metadata,
-    Column("id", Text, primary_key=True),
-    Column("subject", Text, nullable=False),
-    Column("wrapped", LargeBinary),
-    Column("created", Float, nullable=False),
-    Column("destroyed", Float),
-)
-partial_index("one_live_key_per_subject", subject_keys.c.subject, where=subject_keys.c.destroyed.is_(None), unique=True)
-Index("keys_of_subject", subject_keys.c.subject)
 
 
 class Erased(NotFound):
@@ -55,11 +42,12 @@ class SubjectKeys:
     """The subject keys of one audit log. `subject` arguments are references made by `ref`."""
 
     def __init__(self, files: AuditFiles, *, clock: Callable[[], float] = time.time) -> None:
-        self._database = files.database(SUBJECTS_FILE, metadata)
+        self._database = files.database(SUBJECTS_FILE, metadata, migrations=SUBJECTS)
         self._reference_key = files.purpose("subjects/reference")
         self._wrapping_key = files.purpose("subjects/wrap")
         self._clock = clock
         self._recent: dict[str, tuple[float, str, bytes]] = {}
+        self.holds = Holds(self._database, clock)
 
     def ref(self, user_id: str) -> str:
         """The keyed reference of a user id: the same in all events of this log, meaningless outside of it."""
@@ -116,6 +104,58 @@ class SubjectKeys:
         self._database.truncate_wal()
         return destroyed.rowcount
 
+    def erase(self, subject: str, covers: Callable[[Hold], bool], *, user: str | None = None, name: str = "") -> int:
+        """Destroy all keys of `subject` for good: what is sealed for it from now on is unreadable too. Returns how many
+        keys that were; asked again, 0.
+
+        `covers` says whether an active hold is in the way: then `Held` is raised and nothing was destroyed. A hold that
+        is placed meanwhile comes before or after, never in between. `user` (its id) and `name` are remembered until
+        `finish`, so that an erasure that is cut short can be taken up.
+        """
+        live = (subject_keys.c.subject == subject) & subject_keys.c.wrapped.is_not(None)
+        now = self._clock()
+        with self._database.writing() as connection:
+            found = tuple(hold for hold in active(connection) if covers(hold))
+            if found:
+                raise Held(found, item=subject)
+            gone = connection.execute(update(subject_keys).where(live).values(wrapped=None, destroyed=now)).rowcount
+            known = connection.execute(select(erasures.c.at).where(erasures.c.subject == subject)).one_or_none()
+            if known is None:
+                hashed = self._name(name) if name else None
+                connection.execute(insert(erasures).values(subject=subject, at=now, name=hashed, user=user))
+        self._recent.pop(subject, None)
+        self._database.truncate_wal()
+        return gone
+
+    def unfinished(self, name: str) -> tuple[str, str | None] | None:
+        """Subject and user id of an erasure of `name` that was begun and has no receipt yet."""
+        query = select(erasures.c.subject, erasures.c.user).where(erasures.c.name == self._name(name))
+        with self._database.reading() as connection:
+            row = connection.execute(query.order_by(erasures.c.at)).first()
+        return None if row is None else (row.subject, row.user)
+
+    def finish(self, subject: str, receipt: Mapping[str, Any]) -> None:
+        """Keep a receipt, which has an `id`; the name of the subject is now forgotten here too."""
+        with self._database.writing() as connection:
+            connection.execute(update(erasures).where(erasures.c.subject == subject).values(name=None, user=None))
+            connection.execute(
+                insert(receipts).values(id=receipt["id"], subject=subject, made=self._clock(), receipt=dict(receipt))
+            )
+        self._database.truncate_wal()
+
+    def receipts(self, *, receipt_id: str | None = None, subject: str | None = None) -> list[dict[str, Any]]:
+        """Receipts of erasures, the oldest first: all, one, or those of a subject."""
+        query: Select[Any] = select(receipts.c.receipt).order_by(receipts.c.made, receipts.c.id)
+        if receipt_id is not None:
+            query = query.where(receipts.c.id == receipt_id)
+        if subject is not None:
+            query = query.where(receipts.c.subject == subject)
+        with self._database.reading() as connection:
+            return list(connection.execute(query).scalars())
+
+    def _name(self, name: str) -> str:
+        return keyed_hash(self._reference_key, "name", name).hex()
+
     def _recent_key(self, subject: str) -> tuple[str, bytes]:
         until, key_id, key = self._recent.get(subject, (0.0, "", b""))
         if until > time.monotonic():
@@ -136,10 +176,13 @@ class SubjectKeys:
             if found is not None:
                 return found
             key_id, key = f"k_{secrets.token_hex(12)}", secrets.token_bytes(KEY_BYTES)
-            wrapped = encrypt(self._wrapping_key, key, enc(subject, key_id))
-            connection.execute(
-                insert(subject_keys).values(id=key_id, subject=subject, wrapped=wrapped, created=self._clock())
-            )
+            row: dict[str, Any] = {"id": key_id, "subject": subject, "created": self._clock()}
+            if connection.execute(select(erasures.c.at).where(erasures.c.subject == subject)).first() is None:
+                row["wrapped"] = encrypt(self._wrapping_key, key, enc(subject, key_id))
+            else:
+                # Of a request that outlived its asker: on record, and readable by nobody from the start.
+                row["destroyed"] = row["created"]
+            connection.execute(insert(subject_keys).values(row))
         return key_id, key
 
     def _find(self, connection: Connection, subject: str) -> tuple[str, bytes] | None:

@@ -176,6 +176,17 @@ class Trail:
             after=intent,
         )
 
+    def aside(self, action: str, detail: Mapping[str, Detail]) -> Draft:
+        """Another event of this request, for a change of the log itself that has to be on record with it."""
+        return Draft(
+            action=action,
+            phase="outcome",
+            outcome="allowed",
+            actor=self._actor,
+            request=self._request,
+            detail=dict(detail),
+        )
+
     async def __aenter__(self) -> Self:
         return self
 

@@ -22,7 +22,7 @@ from cache.policy import TemplatePolicy
 from cache.stores.redis_settings import RedisSettings
 from indexing.embedders.port import EmbeddingSettings
 from tenancy.admission import TenantLimits
-from tenancy.contract import KvSharing, Mixing, Tier
+from tenancy.contract import KvSharing, Mixing, Retention, Tier
 from tenancy.errors import InvalidInput
 from tenancy.metering import PriceTable
 from tenancy.postgres_url import PostgresSettings
@@ -170,7 +170,10 @@ class CacheSettings(Section, frozen=True):
 
 
 class AuditSettings(Section, frozen=True):
+    """`retention` is the class of the records of tenants whose contract names none, and of the system's log."""
+
     deadline_s: Seconds
+    retention: Retention
 
 
 class EngineSettings(Section, frozen=True):

@@ -25,6 +25,7 @@ EngineName = Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9_-]{0,62}$")]
 
 KvSharing = Literal["domain", "user", "none"]
 Mixing = Literal["allow", "separate"]
+Retention = Literal["184-days", "12-months", "6-years"]
 PersonalKind = Literal["email", "phone", "iban", "card"]
 TemplateName = Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9_-]{0,62}$")]
 Phrase = Annotated[str, msgspec.Meta(min_length=2, max_length=200)]
@@ -69,6 +70,12 @@ class GenerationTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     guards: GuardTerms = GuardTerms()
 
 
+class AuditTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """How long this tenant's audit records are kept at least; see `audit.retention`."""
+
+    retention: Retention | None = None
+
+
 class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """What was agreed with one tenant. A key that is left out leaves the choice to the deployment.
 
@@ -76,8 +83,9 @@ class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     engine that serves this tenant alone. `engine` is the name of one of the deployment's engines, `model` one of its
     embedding models. `metadata` are the fields that questions may filter by, with their types. `admission` takes the
     place of the deployment's limits, number by number. `generation` says what answers and with which guard rails.
-    `retention` says why and how long the audit log is kept when
-    the tenant is deleted; the deletion certificate repeats it.
+    `audit.retention` is the class of the
+    audit's records. `retention` says why and how long the audit log is kept when the tenant is deleted; the deletion
+    certificate repeats it.
     """
 
     tier: Tier = "collection"
@@ -86,6 +94,7 @@ class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     metadata: dict[str, FieldType] = {}
     admission: TenantLimits = TenantLimits()
     generation: GenerationTerms = GenerationTerms()
+    audit: AuditTerms = AuditTerms()
     retention: Annotated[str, msgspec.Meta(min_length=1, max_length=500)] | None = None
 
     def limits(self, deployment: TenantLimits) -> TenantLimits:

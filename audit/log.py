@@ -18,22 +18,26 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import insert, select, update
 from sqlalchemy.engine import Connection
+from sqlalchemy.exc import SQLAlchemyError
 
-from audit import spans
+from audit.checkpoints import RECORDS, checkpoint, checkpoint_in
 from audit.marks import Marks
 from audit.merkle import EMPTY_ROOT, Frontier, leaf_hash
 from audit.migrations import LOG
 from audit.record import Draft, Event, check, decode, encode, stamp
+from audit.rows import index
 from audit.subjects import SubjectKeys
-from audit.tables import AUDIT_FILE, columns, documents, event_documents, events, head, metadata, open_intents
-from tenancy.errors import AuditUnavailable
+from audit.tables import AUDIT_FILE, columns, events, head, metadata, nodes, open_intents
+from tenancy.errors import AuditUnavailable, NotFound, StrongroomError
 from tenancy.presence import Presence
 from tenancy.tenant import AuditFiles
 from tenancy.types import among
 
 MAX_BATCH: Final = 512
+_STRETCH: Final = RECORDS - MAX_BATCH
+"""The group that passes a multiple of this is signed: so no more than `RECORDS` are ever left unsigned."""
 RETRY_S: Final = 0.25
 
 _logger = logging.getLogger(__name__)
@@ -42,9 +46,7 @@ _logger = logging.getLogger(__name__)
 _STATE: Final = select(head.c.size, head.c.frontier, head.c.last_leaf)
 _MOVE_HEAD: Final = update(head)
 _ADD_EVENTS: Final = insert(events)
-_ADD_DOCUMENTS: Final = insert(event_documents)
-_OPEN_INTENTS: Final = insert(open_intents)
-_CLOSE_INTENTS: Final = delete(open_intents).where(among(open_intents.c.seq, "closed"))
+_ADD_NODES: Final = insert(nodes)
 _OUTCOMES: Final = select(events.c.intent, events.c.seq).where(among(events.c.intent, "intents"))
 
 Build = Callable[[], Draft]
@@ -72,7 +74,10 @@ class _Pending:
 
 
 class AuditLog:
-    """The log of `files.tenant_id`. Writes run on `writers`, a small pool shared by all logs of the process."""
+    """The log of `files.tenant_id`. Writes run on `writers`, a small pool shared by all logs of the process.
+
+    `unsigned` holds those of the process that grew since their last checkpoint, by id.
+    """
 
     def __init__(
         self,
@@ -81,6 +86,7 @@ class AuditLog:
         writers: Executor,
         *,
         marks: Marks,
+        unsigned: dict[str, AuditLog] | None = None,
         deadline_s: float = 5.0,
         queue_limit: int = 4_096,
         clock: Callable[[], float] = time.time,
@@ -101,6 +107,7 @@ class AuditLog:
         self._scheduled = False
         self._closed = False
         self._recovered = False
+        self._unsigned = {} if unsigned is None else unsigned
         self._state = threading.Condition()
 
     def submit(self, build: Build, *, fallback: Build | None = None, after: Future[int] | None = None) -> Future[int]:
@@ -150,13 +157,32 @@ class AuditLog:
                 raise self._unavailable("records are still waiting")
 
     def close(self) -> None:
-        """Write what waits, then refuse more. Records that cannot be written are reported and left to recovery."""
+        """Write what waits and sign it, then refuse more. What cannot be written is reported and left to recovery."""
         with self._state:
             self._state.wait_for(lambda: self._settled >= self._submitted, self._deadline_s)
             self._closed = True
             lost = list(self._queue)
             self._queue.clear()
         self._abandon(lost)
+        self.sign()
+
+    def sign(self) -> None:
+        """Sign a checkpoint where this process added records since the last one; says so where that fails."""
+        # Before the state is read: what is added from now on asks for another one.
+        if self._unsigned.pop(self.log_id, None) is None:
+            return
+        try:
+            checkpoint(self)
+        except NotFound:
+            # The log's files were removed, or its keys destroyed: nobody reads it again.
+            return
+        except (StrongroomError, SQLAlchemyError, OSError) as error:
+            self._unsigned[self.log_id] = self
+            self._unsignable(error)
+
+    def now(self) -> float:
+        """UTC epoch seconds by the log's clock."""
+        return self._clock()
 
     def head(self) -> Head:
         with self.database.reading() as connection:
@@ -218,9 +244,10 @@ class AuditLog:
         try:
             self._marks.opening(self.log_id, sum(draft.phase == "intent" for draft in drafts))
             with self.database.writing() as connection:
-                if not self._recovered:
-                    self._recover(connection)
-                numbers = self._append(connection, drafts)
+                settled = 0 if self._recovered else self._recover(connection)
+                numbers = self.append_in(connection, drafts)
+                if settled or any(number % _STRETCH == _STRETCH - 1 for number in numbers):
+                    self._sign_in(connection)
         except Exception as error:  # noqa: BLE001  whatever went wrong, each waiting caller must hear of it
             _logger.error("audit log %s cannot be written: %s", self.log_id, type(error).__name__)
             for pending in batch:
@@ -228,12 +255,13 @@ class AuditLog:
                     _fail(pending, self._unavailable("the record could not be written"), error)
             return [pending for pending in batch if pending.kept]
         self._recovered = True
+        self._unsigned[self.log_id] = self
         self._marks.closed(self.log_id, sum(draft.intent is not None for draft in drafts))
         for pending, number in zip(batch, numbers, strict=True):
             pending.future.set_result(number)
         return []
 
-    def _append(self, connection: Connection, drafts: Sequence[Draft]) -> list[int]:
+    def append_in(self, connection: Connection, drafts: Sequence[Draft]) -> list[int]:
         """Append inside a write transaction; returns the sequence numbers.
 
         An intent has one outcome. One that was written before, by recovery that took this process for dead or by a
@@ -244,6 +272,7 @@ class AuditLog:
         state = connection.execute(_STATE).one()
         frontier, prev = Frontier.from_bytes(state.size, state.frontier), state.last_leaf
         rows: list[dict[str, Any]] = []
+        subtrees: list[dict[str, Any]] = []
         stamped: list[Event] = []
         numbers: list[int] = []
         for draft in drafts:
@@ -257,16 +286,20 @@ class AuditLog:
             leaf = leaf_hash(payload)
             rows.append({**columns(event), "payload": payload, "leaf": leaf, "prev": prev})
             stamped.append(event)
-            frontier.append(leaf)
+            for node in frontier.append(leaf):
+                subtrees.append({"level": node.level, "at": node.at, "hash": node.hash})
             prev = leaf
         if not rows:
             return numbers
         connection.execute(_ADD_EVENTS, rows)
-        _index(connection, stamped)
+        if subtrees:
+            connection.execute(_ADD_NODES, subtrees)
+        index(connection, stamped)
         connection.execute(
             _MOVE_HEAD,
             {"size": frontier.size, "frontier": frontier.to_bytes(), "root": frontier.root(), "last_leaf": prev},
         )
+        self._unsigned[self.log_id] = self
         return numbers
 
     def _recover(self, connection: Connection) -> int:
@@ -278,9 +311,20 @@ class AuditLog:
             payload = connection.execute(select(events.c.payload).where(events.c.seq == seq)).scalar_one()
             drafts.append(_aborted(decode(payload)))
         if drafts:
-            self._append(connection, drafts)
+            self.append_in(connection, drafts)
             _logger.warning("audit log %s: %d abandoned intents closed", self.log_id, len(drafts))
         return len(drafts)
+
+    def _sign_in(self, connection: Connection) -> None:
+        """Sign within the writer's transaction. What keeps a checkpoint from being made keeps no record from it."""
+        try:
+            checkpoint_in(connection, self)
+        except StrongroomError as error:
+            self._unsignable(error)
+
+    def _unsignable(self, error: Exception) -> None:
+        reason = error.reason if isinstance(error, StrongroomError) else type(error).__name__
+        _logger.critical("audit log %s has no new checkpoint: %s", self.log_id, reason)
 
     def _abandon(self, lost: Sequence[_Pending]) -> None:
         if lost:
@@ -307,24 +351,6 @@ def _empty_head(log_id: str) -> Callable[[Connection], None]:
         connection.execute(insert(head).values(one=1, size=0, frontier=b"", root=EMPTY_ROOT, last_leaf=genesis(log_id)))
 
     return seed
-
-
-def _index(connection: Connection, stamped: Sequence[Event]) -> None:
-    """Fill the tables beside the log: times, documents, and intents that wait for their outcome."""
-    spans.extend(connection, stamped)
-    touched = [
-        {"document": document, "seq": event.seq, "stage": stage, "actor": actor, "outcome": outcome}
-        for event in stamped
-        for document, stage, actor, outcome in documents(event)
-    ]
-    if touched:
-        connection.execute(_ADD_DOCUMENTS, sorted(touched, key=lambda row: (row["document"], row["seq"], row["stage"])))
-    opened = [{"seq": event.seq, "writer": event.writer} for event in stamped if event.phase == "intent"]
-    if opened:
-        connection.execute(_OPEN_INTENTS, opened)
-    closed = [event.intent for event in stamped if event.intent is not None]
-    if closed:
-        connection.execute(_CLOSE_INTENTS, {"closed": closed})
 
 
 def _aborted(intent: Event) -> Draft:

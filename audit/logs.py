@@ -43,6 +43,7 @@ class AuditLogs:
         self._writers = ThreadPoolExecutor(WRITER_THREADS, thread_name_prefix="audit")
         # One with records that wait is held by its writers, and so found again.
         self._logs: Recent[str, AuditLog] = Recent(LOGS)
+        self._unsigned: dict[str, AuditLog] = {}
 
     def of(self, principal: Principal | None) -> AuditLog:
         """The log of the principal's tenant, also of a suspended one; the system log without a principal.
@@ -73,6 +74,11 @@ class AuditLogs:
     def settle(self) -> None:
         """Drop the marks of logs without open intents: what a crash from now on leaves is in the others alone."""
         self._marks.settle()
+
+    def sign(self) -> None:
+        """Sign a checkpoint of each log to which this process added records since the last one."""
+        for log in list(self._unsigned.values()):
+            log.sign()
 
     def recover(self) -> Iterator[tuple[str, int | Exception]]:
         """Close the intents of process instances that ended; gives each log that was opened for it with the number of
@@ -115,6 +121,7 @@ class AuditLogs:
             self.live,
             self._writers,
             marks=self._marks,
+            unsigned=self._unsigned,
             deadline_s=self._deadline_s,
             queue_limit=self._queue_limit,
             clock=self._clock,

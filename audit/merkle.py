@@ -9,11 +9,24 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from tenancy.errors import Corrupt
 
 HASH_BYTES = 32
 EMPTY_ROOT = hashlib.sha256(b"").digest()
+STORED_LEVEL: Final = 8
+"""Roots of perfect subtrees of 2^8 leaves and more are stored, so that a proof reads few leaves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The root of the perfect subtree over leaves `at << level` to `((at + 1) << level) - 1`."""
+
+    level: int
+    at: int
+    hash: bytes
 
 
 def leaf_hash(record: bytes) -> bytes:
@@ -36,14 +49,19 @@ class Frontier:
         self.size = size
         self._nodes = list(nodes)
 
-    def append(self, leaf: bytes) -> None:
-        """Add one leaf hash: it merges with every perfect subtree that it completes."""
-        node, rest = leaf, self.size
+    def append(self, leaf: bytes) -> Sequence[Node]:
+        """Add one leaf hash: it merges with every perfect subtree that it completes. Returns those that are stored."""
+        node, rest, level = leaf, self.size, 0
+        stored: list[Node] = []
         while rest & 1:
             node = node_hash(self._nodes.pop(), node)
             rest >>= 1
+            level += 1
+            if level >= STORED_LEVEL:
+                stored.append(Node(level, rest, node))
         self._nodes.append(node)
         self.size += 1
+        return stored
 
     def extend(self, leaves: Iterable[bytes]) -> None:
         for leaf in leaves:

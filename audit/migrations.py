@@ -6,12 +6,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import select, update
+from sqlalchemy import insert, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable, DropIndex
 
 from audit import spans, tables
+from audit.merkle import Frontier, Node
 from tenancy.database import Migration
+
+_PAGE: Final = 10_000
 
 
 def _proofs(connection: Connection) -> None:
@@ -20,7 +23,22 @@ def _proofs(connection: Connection) -> None:
         connection.execute(CreateTable(table))
         for index in table.indexes:
             connection.execute(CreateIndex(index))
+    _fill_nodes(connection)
     _reports(connection)
+
+
+def _fill_nodes(connection: Connection) -> None:
+    events = tables.events.c
+    page = select(events.seq, events.leaf).order_by(events.seq).limit(_PAGE)
+    frontier, rows = Frontier(), connection.execute(page).all()
+    while rows:
+        nodes: list[Node] = []
+        for row in rows:
+            nodes += frontier.append(row.leaf)
+        if nodes:
+            values = [{"level": node.level, "at": node.at, "hash": node.hash} for node in nodes]
+            connection.execute(insert(tables.nodes), values)
+        rows = connection.execute(page.where(events.seq > rows[-1].seq)).all()
 
 
 def _reports(connection: Connection) -> None:

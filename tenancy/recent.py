@@ -50,8 +50,9 @@ class Recent(Generic[K, V]):
     def pop(self, key: K) -> V | None:
         """Take a value out, also for those who hold it."""
         with self._lock:
-            self._kept.pop(key, None)
-            return self._alive.pop(key, None)
+            # Held until it is returned: nobody else may.
+            kept = self._kept.pop(key, None)
+            return self._alive.pop(key, kept)
 
     def drop(self) -> bool:
         """Stop keeping what was used least recently; False where nothing is kept."""

@@ -310,7 +310,7 @@ def test_an_intent_that_recovery_closed_keeps_that_outcome(log: AuditLog, read_a
     """What happens where this process was taken for dead, as it can be behind a cut connection."""
     opened, other = log.append(partial(intent, "one")), log.append(partial(intent, "two"))
     with log.database.writing() as connection:
-        closed = log._append(connection, [_outcome(opened, "aborted")])
+        closed = log.append_in(connection, [_outcome(opened, "aborted")])
     assert log.append(partial(_outcome, opened, "allowed")) == closed[0]
     assert log.append(partial(_outcome, other, "allowed")) == 3
     assert [(event.intent, event.outcome) for event in read_all(log)[2:]] == [(opened, "aborted"), (other, "allowed")]

@@ -5,75 +5,42 @@ These functions block on the database: call them from a worker thread, never fro
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hmac
-import math
-import unicodedata
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Protocol
 
 import msgspec
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import func, select
+from sqlalchemy.engine import Connection
 
-from audit.log import AuditLog, Head, read_head
+from audit.cursors import cursor, position_of
+from audit.filters import Filters as Filters
+from audit.log import AuditLog, Head
 from audit.logs import AuditLogs
-from audit.record import CacheStatus, Outcome, Phase, Sealed, decode
-from audit.subjects import Erased, SubjectKeys
-from audit.tables import event_documents, events
+from audit.matching import matching
+from audit.record import Sealed, decode
+from audit.spans import Bounds, bounds
+from audit.state import state
+from audit.subjects import Erased
+from audit.tables import events
 from tenancy.errors import Corrupt, InvalidInput, NotFound
 from tenancy.identity import Principal, Role
-from tenancy.keys import keyed_hash
-from tenancy.names import holds_control
+from tenancy.types import among
 
 MAX_LIMIT: Final = 1_000
-_MAC_BYTES: Final = 16
 
-Order = Literal["asc", "desc"]
+_PAYLOADS: Final = select(events.c.seq, events.c.payload).where(among(events.c.seq, "wanted"))
 
 
-class Filters(msgspec.Struct, frozen=True, kw_only=True):
-    """What to find; everything given must hold. `since` (inclusive) and `until` (exclusive) are UTC epoch seconds.
+class Texts(Protocol):
+    """Opens sealed texts: `SubjectKeys`, or its reader for many."""
 
-    `actor` is a reference, see `SubjectKeys.ref`. Raises `InvalidInput` for values that no event can have.
-    """
-
-    since: float | None = None
-    until: float | None = None
-    actor: str | None = None
-    action: str | None = None
-    phase: Phase | None = None
-    outcome: Outcome | None = None
-    document: str | None = None
-    cache_status: CacheStatus | None = None
-    cache_entry: str | None = None
-    request: str | None = None
-    root: str | None = None
-    order: Order = "desc"
-
-    def __post_init__(self) -> None:
-        for name, kind in (
-            ("phase", Phase), ("outcome", Outcome), ("cache_status", CacheStatus), ("order", Order),
-        ):  # fmt: skip
-            value = getattr(self, name)
-            if value is not None and value not in get_args(kind):
-                raise InvalidInput(f"must be one of {', '.join(get_args(kind))}", item=name)
-        for name in ("since", "until"):
-            value = getattr(self, name)
-            if value is not None and not math.isfinite(value):
-                raise InvalidInput("must be a time", item=name)
-        if self.since is not None and self.until is not None and self.since > self.until:
-            raise InvalidInput("the window ends before it begins", item="until")
-        for name in ("actor", "action", "document", "cache_entry", "request", "root"):
-            value = getattr(self, name)
-            if value is not None and holds_control(value):
-                raise InvalidInput("must not hold control characters or lone surrogates", item=name)
+    def open(self, subject: str, field: str, sealed: Sealed) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One record as stored: `payload` is the exact canonical JSON that the log hashes."""
+    """One record as stored: `payload` is the exact canonical JSON that the log hashes, empty where it was pruned."""
 
     seq: int
     payload: bytes
@@ -84,7 +51,8 @@ class Page:
     """Up to `limit` records; `cursor` goes on after them and is None at the end.
 
     The window (UTC epoch seconds) is the one really applied: where the query gave no bound it is the time of the
-    first or last record. Both are None for an empty log. All of it is true as of `head`.
+    first or last record. Both are None for an empty log. All of it is true as of `head`, and `note` is the signed
+    checkpoint of that size where there is one.
     """
 
     events: tuple[Stored, ...]
@@ -92,6 +60,7 @@ class Page:
     since: float | None
     until: float | None
     head: Head
+    note: str | None
 
 
 def query(
@@ -107,33 +76,40 @@ def query_log(log: AuditLog, filters: Filters, *, limit: int = 100, after: str |
 
     Raises `InvalidInput` for a limit out of range or a cursor of another query.
     """
-    if not 1 <= limit <= MAX_LIMIT:
-        raise InvalidInput(f"must be 1 to {MAX_LIMIT}", item="limit")
-    conditions = _conditions(filters)
+    require_limit(limit)
+    about = msgspec.json.encode(filters)
+    position = None if after is None else position_of(log, about, after, 1)[0]
     descending = filters.order == "desc"
-    if after is not None:
-        position = _parse_cursor(log, filters, after)
-        conditions.append(events.c.seq < position if descending else events.c.seq > position)
-    statement = (
-        select(events.c.seq, events.c.payload)
-        .where(*conditions)
-        .order_by(events.c.seq.desc() if descending else events.c.seq)
-        .limit(limit + 1)
-    )
     log.flush()
     with log.database.reading() as connection:
-        head = read_head(connection)
-        edges = select(events.c.ts).where(events.c.seq.in_([0, head.size - 1])).order_by(events.c.seq)
-        times = connection.execute(edges).scalars().all()
-        rows = connection.execute(statement).all()
-    found = tuple(Stored(row.seq, row.payload) for row in rows[:limit])
+        then = state(connection, filters.as_of)
+        within = bounds(connection, then.head.size, filters.since, filters.until)
+        if position is not None:
+            low, high = (within.low, position) if descending else (position + 1, within.high)
+            within = Bounds(max(low, within.low), min(high, within.high))
+        found = matching(connection, filters, within, descending=descending, limit=limit + 1)
+        payloads = payloads_of(connection, found[:limit])
     return Page(
-        events=found,
-        cursor=_cursor(log, filters, found[-1].seq) if len(rows) > limit else None,
-        since=filters.since if filters.since is not None or not times else times[0],
-        until=filters.until if filters.until is not None or not times else times[-1],
-        head=head,
+        events=tuple(Stored(seq, payloads[seq]) for seq in found[:limit]),
+        cursor=cursor(log, about, found[limit - 1]) if len(found) > limit else None,
+        since=filters.since if filters.since is not None else then.first,
+        until=filters.until if filters.until is not None else then.last,
+        head=then.head,
+        note=then.note,
     )
+
+
+def require_limit(limit: int) -> None:
+    """Raise `InvalidInput` for a limit out of range."""
+    if not 1 <= limit <= MAX_LIMIT:
+        raise InvalidInput(f"must be 1 to {MAX_LIMIT}", item="limit")
+
+
+def payloads_of(connection: Connection, wanted: Collection[int]) -> dict[int, bytes]:
+    """The stored bytes of records by number; a number that the log does not have is left out."""
+    if not wanted:
+        return {}
+    return {row.seq: row.payload for row in connection.execute(_PAYLOADS, {"wanted": wanted})}
 
 
 def fetch(log: AuditLog, seq: int) -> Stored:
@@ -153,17 +129,20 @@ def fetch(log: AuditLog, seq: int) -> Stored:
     return Stored(seq, payload)
 
 
-def view(stored: Stored, subjects: SubjectKeys | None) -> dict[str, Any]:
+def view(stored: Stored, subjects: Texts | None) -> dict[str, Any]:
     """An event as a plain dict. With `subjects` its sealed texts are opened; without, they are left out.
 
-    Each field of `content` keeps its commitment and says what became of the text: `text`, `erased` or `redacted`.
+    Each field of `content` keeps its commitment and says what became of the text: `text`, `erased` or `redacted`. Of a
+    record that was pruned there is its number alone.
     """
+    if not stored.payload:
+        return {"seq": stored.seq, "pruned": True}
     event = decode(stored.payload)
     plain: dict[str, Any] = msgspec.json.decode(stored.payload)
     if event.content is not None:
         sealed: Mapping[str, Sealed | None] = msgspec.structs.asdict(event.content)
         plain["content"] = {
-            field: {"commit": value.commit, **_opened(subjects, event.actor.ref or "", field, value)}
+            field: {"commit": value.commit, **opened(subjects, event.actor.ref or "", field, value)}
             for field, value in sealed.items()
             if value is not None
         }
@@ -171,7 +150,8 @@ def view(stored: Stored, subjects: SubjectKeys | None) -> dict[str, Any]:
     return plain
 
 
-def _opened(subjects: SubjectKeys | None, subject: str, field: str, sealed: Sealed) -> dict[str, Any]:
+def opened(subjects: Texts | None, subject: str, field: str, sealed: Sealed) -> dict[str, Any]:
+    """What became of a sealed text: its `text`, or that it is `erased`, `redacted` or `corrupt`."""
     if subjects is None:
         return {"redacted": True}
     try:
@@ -181,51 +161,3 @@ def _opened(subjects: SubjectKeys | None, subject: str, field: str, sealed: Seal
     except Corrupt:
         # One unreadable text must not hide the rest of the log from the auditor.
         return {"corrupt": True}
-
-
-def _conditions(filters: Filters) -> list[ColumnElement[bool]]:
-    equal = {
-        events.c.actor: filters.actor,
-        events.c.action: filters.action,
-        events.c.phase: filters.phase,
-        events.c.outcome: filters.outcome,
-        events.c.cache_status: filters.cache_status,
-        events.c.cache_entry: filters.cache_entry,
-        events.c.request: filters.request,
-        events.c.root: filters.root,
-    }
-    conditions: list[ColumnElement[bool]] = [column == value for column, value in equal.items() if value is not None]
-    if filters.since is not None:
-        conditions.append(events.c.ts >= filters.since)
-    if filters.until is not None:
-        conditions.append(events.c.ts < filters.until)
-    if filters.document is not None:
-        named = unicodedata.normalize("NFC", filters.document)
-        touched = select(event_documents.c.seq).where(event_documents.c.document == named)
-        conditions.append(events.c.seq.in_(touched))
-    return conditions
-
-
-def _cursor(log: AuditLog, filters: Filters, seq: int) -> str:
-    return base64.urlsafe_b64encode(seq.to_bytes(8, "big") + _mac(log, filters, seq)).decode()
-
-
-def _parse_cursor(log: AuditLog, filters: Filters, cursor: str) -> int:
-    """The position in a cursor, which is bound to its log and its filters by a keyed hash."""
-    try:
-        data = base64.b64decode(cursor, altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError):
-        data = b""
-    seq = int.from_bytes(data[:8], "big")
-    if len(data) != 8 + _MAC_BYTES or not hmac.compare_digest(data[8:], _mac(log, filters, seq)):
-        raise InvalidInput(
-            "the cursor does not belong to this query",
-            item="after",
-            remedy="repeat the filters of the page that gave it, or leave it out to start again",
-        )
-    return seq
-
-
-def _mac(log: AuditLog, filters: Filters, seq: int) -> bytes:
-    digest = keyed_hash(log.files.purpose("cursor"), log.log_id, msgspec.json.encode(filters), str(seq))
-    return digest[:_MAC_BYTES]

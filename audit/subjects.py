@@ -71,6 +71,13 @@ class SubjectKeys:
 
     def open(self, subject: str, field: str, sealed: Sealed) -> str:
         """The text of a sealed field. Raises `Erased`, or `Corrupt` where ciphertext or commitment do not fit."""
+        return _text(self._stored_key(subject, field, sealed), subject, field, sealed)
+
+    def reader(self) -> SubjectReader:
+        """Opens many texts, as one listing shows them."""
+        return SubjectReader(self._stored_key)
+
+    def _stored_key(self, subject: str, field: str, sealed: Sealed) -> bytes:
         with self._database.reading() as connection:
             row = connection.execute(
                 select(subject_keys.c.wrapped).where(subject_keys.c.id == sealed.key, subject_keys.c.subject == subject)
@@ -79,16 +86,7 @@ class SubjectKeys:
             raise Corrupt("a sealed text names a key that its subject never had", item=field)
         if row.wrapped is None:
             raise Erased("the text was erased", item=field)
-        key = decrypt(self._wrapping_key, row.wrapped, enc(subject, sealed.key))
-        try:
-            ciphertext = base64.b64decode(sealed.ct, validate=True)
-        except (binascii.Error, ValueError):
-            raise Corrupt("a sealed text is not base64", item=field) from None
-        opened = decrypt(key, ciphertext, enc(subject, field))
-        salt, data = opened[:_SALT_BYTES], opened[_SALT_BYTES:]
-        if keyed_hash(salt, field, data).hex() != sealed.commit:
-            raise Corrupt("a sealed text does not fit its commitment", item=field)
-        return data.decode("utf-8")
+        return decrypt(self._wrapping_key, row.wrapped, enc(subject, sealed.key))
 
     def destroy(self, subject: str) -> int:
         """Destroy all keys of `subject`, also in the write-ahead log; returns how many there were.
@@ -126,6 +124,12 @@ class SubjectKeys:
         self._recent.pop(subject, None)
         self._database.truncate_wal()
         return gone
+
+    def known(self, subject: str) -> bool:
+        """Whether this log ever had a key of `subject`."""
+        with self._database.reading() as connection:
+            query = select(subject_keys.c.id).where(subject_keys.c.subject == subject).limit(1)
+            return connection.execute(query).first() is not None
 
     def unfinished(self, name: str) -> tuple[str, str | None] | None:
         """Subject and user id of an erasure of `name` that was begun and has no receipt yet."""
@@ -192,3 +196,36 @@ class SubjectKeys:
             )
         ).one_or_none()
         return None if row is None else (row.id, decrypt(self._wrapping_key, row.wrapped, enc(subject, row.id)))
+
+
+class SubjectReader:
+    """Reads each key once. For one listing: of what is erased meanwhile it may still show what it has begun to read."""
+
+    def __init__(self, stored_key: Callable[[str, str, Sealed], bytes]) -> None:
+        self._stored_key = stored_key
+        self._known: dict[tuple[str, str], bytes | Erased] = {}
+
+    def open(self, subject: str, field: str, sealed: Sealed) -> str:
+        """As `SubjectKeys.open`."""
+        place = (subject, sealed.key)
+        if place not in self._known:
+            try:
+                self._known[place] = self._stored_key(subject, field, sealed)
+            except Erased as erased:
+                self._known[place] = erased
+        key = self._known[place]
+        if isinstance(key, Erased):
+            raise Erased(key.reason, item=field)
+        return _text(key, subject, field, sealed)
+
+
+def _text(key: bytes, subject: str, field: str, sealed: Sealed) -> str:
+    try:
+        ciphertext = base64.b64decode(sealed.ct, validate=True)
+    except (binascii.Error, ValueError):
+        raise Corrupt("a sealed text is not base64", item=field) from None
+    opened = decrypt(key, ciphertext, enc(subject, field))
+    salt, data = opened[:_SALT_BYTES], opened[_SALT_BYTES:]
+    if keyed_hash(salt, field, data).hex() != sealed.commit:
+        raise Corrupt("a sealed text does not fit its commitment", item=field)
+    return data.decode("utf-8")

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from tenancy.identity import Principal
 
 app = App(name="audit", help="Query and verify the audit log of a tenant.")
+app.command(
+    "service.cli.audit_replay:replay",
+    name="replay",
+    help="Decide past hits of the cache again and list those that would be refused today.",
+)
 
 OneTenant = Annotated[str | None, Parameter(name=["--tenant", "-t"], help="The tenant's name.")]
 Deleted = Annotated[

@@ -73,7 +73,8 @@ class _Records:
         roots += [(note.size, note.root, True) for note in old if note.size >= self._chain.first]
         self._signed = sorted(roots, reverse=True)
         try:
-            self._compare()
+            if (bad := self._compare()) is not None:
+                raise bad
             for part in self._parts:
                 self._part(part, tail="truncated" if part is self._parts[-1] else "missing")
             self._accounted()
@@ -85,19 +86,21 @@ class _Records:
             size = self._signed[-1][0]
             raise Bad("truncated", self._tree.size, f"a kept checkpoint says that there are {size} records", size - 1)
 
-    def _compare(self) -> None:
-        """The root of the tree with every root that was signed for its size."""
+    def _compare(self) -> Bad | None:
+        """Compare the root of the tree with every root that was signed for its size."""
         while self._signed and self._signed[-1][0] == self._tree.size:
             size, root, kept = self._signed.pop()
             if root != self._tree.root():
                 whose = "a checkpoint that was kept" if kept else "the export's own checkpoint"
-                raise Bad("forked", self._sure, f"the first {size} records do not give the root of {whose}", size - 1)
+                return Bad("forked", self._sure, f"the first {size} records do not give the root of {whose}", size - 1)
             self._sure = size
             if kept:
                 self._report.agreed.append(size)
+        return None
 
     def _part(self, part: Part, tail: str) -> None:
         digest, blocks = hashlib.sha256(), iter(part.blocks)
+        doubt: Bad | None = None
         try:
             with (self._chain.folder / part.file).open("rb") as file:
                 for line in file:
@@ -110,13 +113,16 @@ class _Records:
                     block = self._tree.add(self._prev)
                     if block is not None and block != next(blocks, None):
                         raise Bad("edited", self._since(part), "not the records that were signed", self._tree.size - 1)
-                    self._compare()
+                    doubt = doubt or self._compare()
         except FileNotFoundError:
             raise Bad(tail, part.first, f"{part.file} is not there", part.last) from None
         if self._tree.size <= part.last:
             raise Bad(tail, self._tree.size, f"{part.file} ends before this record", part.last)
         if digest.hexdigest() != part.sha256:
             raise Bad("edited", self._since(part), f"{part.file} is not as it was signed", part.last)
+        if doubt is not None:
+            # Only now: a part that somebody changed says more exactly where.
+            raise doubt
 
     def _since(self, part: Part) -> int:
         """The first record of the block that the last one is in, or of the part."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from audit.holds import Held
 from cache.stores import tables
 from cache.stores.port import CacheStore, Purges
 from cache.stores.selector import Selector
@@ -27,12 +28,15 @@ ADAPTERS: Final = "files:adapters"
 def delete_tenant(
     control: Control, principal: Principal, engines: Mapping[str, Engine], store: CacheStore
 ) -> dict[str, Any]:
-    """Destroy the principal's tenant; returns the signed certificate. Raises `NotFound`.
+    """Destroy the principal's tenant; returns the signed certificate. Raises `NotFound`, and `Held` where a legal hold
+    is on it or on one of its users.
 
     What a server holds of its cache, and the files of its adapters, are dropped like a collection: named in the
     certificate, and tried again by every server where they could not be reached.
     """
     log = control.logs.of(principal)
+    if held := log.subjects.holds.active():
+        raise Held(held, item=principal.tenant)
 
     def size_and_root() -> tuple[int, str]:
         log.flush()

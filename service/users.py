@@ -4,8 +4,10 @@ evidence about hits, and the directory.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from audit.erasure import require_free
 from audit.trail import Trail
 from cache.certificate.reports import forget_asker
 from cache.stores.port import CacheStore
@@ -24,12 +26,23 @@ class Deleted:
     entries: int
 
 
-def delete_user(tenants: Tenants, store: CacheStore, principal: Principal, name: str, trail: Trail) -> Deleted:
+def delete_user(
+    tenants: Tenants,
+    store: CacheStore,
+    principal: Principal,
+    name: str,
+    trail: Trail,
+    *,
+    meanwhile: Callable[[], None] | None = None,
+) -> Deleted:
     """Delete `name` from the tenant of `principal`; a later user of the same name inherits nothing.
 
     The cache is emptied of the user's questions first: where it is out of reach nothing has changed yet and
     `Unavailable` is raised. Behind the deletion it is emptied again, of what was stored in between. What even that
-    misses, as in a crash, is never served (`cache.rungs.freshness` looks for the asker) and expires. Raises `NotFound`.
+    misses, as in a crash, is never served (`cache.rungs.freshness` looks for the asker) and expires. `meanwhile` runs
+    before the directory forgets the name: where it fails, the user is found again.
+
+    Raises `NotFound`, and `Held` where a legal hold keeps what the user was shown and asked.
     """
     handle = tenants.open(principal)
     with handle.reading() as view:
@@ -37,10 +50,13 @@ def delete_user(tenants: Tenants, store: CacheStore, principal: Principal, name:
     if user_id is None:
         raise NotFound("no such user in this tenant", item=name[:200])
     trail.note(detail={"user": trail.log.subjects.ref(user_id)})
+    require_free(trail.log, trail.log.subjects.ref(user_id))
     entries = store.invalidate(handle, Selector(user=user_id))
     revoked = [key.id for key in tenants.list_keys(handle.name) if key.user_id == user_id and key.revoked is None]
     for key_id in revoked:
         tenants.revoke_key(handle.name, key_id)
+    if meanwhile is not None:
+        meanwhile()
     with handle.writing() as view:
         directory.delete_user(view, name)
         forget_asker(view, user_id)

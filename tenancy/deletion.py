@@ -144,6 +144,25 @@ class Deletion:
             raise NotFound("no tenant of this name or id was deleted", item=tenant[:100])
         return found
 
+    def signed(self, statement: Mapping[str, Any]) -> dict[str, Any]:
+        """`statement` under the signature of this deployment, as a certificate is."""
+        return sign(statement, self._key)
+
+    def forget_user(self, tenant_id: str, user_id: str) -> int:
+        """Remove the API keys of a user with the name that stands in them, revoked ones too; returns how many."""
+        keys = schema.api_keys
+        with self._control.writing() as connection:
+            own = delete(keys).where(keys.c.tenant_id == tenant_id, keys.c.user_id == user_id)
+            gone = connection.execute(own).rowcount
+        self._control.truncate_wal()
+        return gone
+
+    def certificates(self) -> list[dict[str, Any]]:
+        """The certificates of all tenants that were deleted, the newest first."""
+        query = select(schema.deletions.c.certificate).order_by(schema.deletions.c.deleted.desc())
+        with self._control.reading() as connection:
+            return list(connection.execute(query).scalars())
+
     def leave(self, tenant_id: str, engine: str, physical: str) -> None:
         """Put a collection on record that nothing of its tenant names any more, for a server to drop."""
         with self._control.writing() as connection:

@@ -15,6 +15,7 @@
     ├── Conflict                the present state does not permit the change
     │   ├── AlreadyExists
     │   ├── ModelMismatch       a collection made with another embedding model
+    │   ├── Held                (audit.holds) a legal hold keeps what was to be destroyed
     │   └── SchemaTooNew        a file written by a newer program
     ├── LimitExceeded           an admission scope refused
     ├── Unavailable             a dependency is away; nothing was released

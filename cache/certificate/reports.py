@@ -9,6 +9,7 @@ hits among the served ones is above the target, the template is suspended. Nothi
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ from cache.policy import CachePolicy
 from cache.standing import State
 from tenancy.errors import InvalidInput, NotFound
 from tenancy.keys import keyed_hash
-from tenancy.schema import cache_feedback, cache_labelled, cache_negatives
+from tenancy.schema import cache_feedback, cache_judgements, cache_labelled, cache_negatives
 from tenancy.tenant import ReadView, TenantHandle, WriteView
 
 _SAID: Final = cache_feedback.c
@@ -107,6 +108,36 @@ def forget_asker(view: WriteView, user_id: str) -> None:
     view.execute(
         update(cache_labelled).where(labelled.about == f"{ASKER}{known.hex()}").values(about=f"{ASKER}{instead.hex()}")
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Unlinked:
+    """How many rows told of a person: reports of answers, labels under the person's hash, judgements of answers."""
+
+    feedback: int
+    labels: int
+    judgements: int
+
+
+def unlink(view: WriteView, user_id: str, entries: Sequence[str]) -> Unlinked:
+    """Take a person out of the evidence, and the remembered answers `entries` to their questions: random values stand
+    in the place of hashes and ids, so that what was counted stays counted.
+    """
+    known, instead = asker_of(view.tenant, user_id), secrets.token_bytes(32)
+    said = view.execute(select(_SAID.answer).where(_SAID.reporter == known)).scalars().all()
+    for answer in said:
+        values = {"reporter": instead, "answer": f"erased_{secrets.token_hex(16)}"}
+        view.execute(update(cache_feedback).where(_SAID.answer == answer).values(values))
+    labelled, judged = cache_labelled.c, cache_judgements.c
+    about = {f"{ASKER}{known.hex()}": f"{ASKER}{instead.hex()}"}
+    about |= {f"entry {entry}": f"entry erased_{secrets.token_hex(12)}" for entry in entries}
+    labels = judgements = 0
+    for before, after in about.items():
+        labels += view.execute(update(cache_labelled).where(labelled.about == before).values(about=after)).rowcount
+    for entry in entries:
+        own = update(cache_judgements).where(judged.entry == entry)
+        judgements += view.execute(own.values(entry=f"erased_{secrets.token_hex(12)}")).rowcount
+    return Unlinked(len(said), labels, judgements)
 
 
 def _confirmed(view: ReadView, place: Place, began: float) -> int:

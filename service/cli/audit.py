@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from tenancy.identity import Principal
 
 app = App(name="audit", help="Query and verify the audit log of a tenant.")
+app.command("service.cli.holds:hold", name="hold", help="Put a legal hold on the records of a time.")
+app.command("service.cli.holds:release", name="release", help="End a legal hold.")
+app.command("service.cli.holds:holds", name="holds", help="The legal holds of a log.")
+app.command("service.cli.holds:prune", name="prune", help="Destroy the bytes of records whose retention time is over.")
 app.command(
     "service.cli.audit_replay:replay",
     name="replay",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from tenancy.identity import Principal
 
 app = App(name="audit", help="Query and verify the audit log of a tenant.")
+app.command("service.cli.audit_report:app", name="report", help="Who saw what and why, what was refused or deleted.")
+app.command("service.cli.audit_export:export", name="export", help="Write a log to a folder that others can verify.")
 app.command("service.cli.holds:hold", name="hold", help="Put a legal hold on the records of a time.")
 app.command("service.cli.holds:release", name="release", help="End a legal hold.")
 app.command("service.cli.holds:holds", name="holds", help="The legal holds of a log.")
@@ -45,11 +48,16 @@ def query(
     action: str | None = None,
     outcome: Literal["allowed", "refused", "error", "aborted", "revoked"] | None = None,
     document: str | None = None,
-    cache: Literal["hit", "miss", "bypass", "refresh", "stored"] | None = None,
+    cache: Annotated[
+        Literal["hit", "miss", "bypass", "refresh", "stored"] | None, Parameter(name=["--cache.status", "--cache"])
+    ] = None,
+    entry: Annotated[str | None, Parameter(name="--cache.entry")] = None,
+    request: str | None = None,
     root: str | None = None,
     limit: int = 50,
     after: str | None = None,
     order: Literal["asc", "desc"] = "desc",
+    as_of: int | None = None,
     common: Common = DEFAULT,
 ) -> None:
     """Events of one log, newest first; reading the log is itself an event.
@@ -71,26 +79,35 @@ def query(
         Events that touched this document.
     cache: str
         How the cache decided.
+    entry: str
+        Events about this remembered answer.
+    request: str
+        Events of one request.
     root: str
         Events of one conversation or job.
     limit: int
         At most so many events, 1 to 1000.
     after: str
         The cursor of the page before.
+    as_of: int
+        Read the log as it was when it had so many records.
     """
     from audit.query import query_log
-    from service.inspection import events_of, filters_of, window_of
+    from service.inspection import events_of, filters_of, told, window_of
 
-    given = {
+    given: dict[str, str | int | None] = {
         "since": since, "until": until, "actor": actor, "action": action, "outcome": outcome,
-        "document": document, "cache": cache, "root": root, "order": order,
+        "document": document, "cache.status": cache, "cache.entry": entry, "request": request, "root": root,
+        "order": order, "as_of": as_of,
     }  # fmt: skip
     rows: list[dict[str, Any]] = []
     with opened(common) as control:
-        principal, log = _log(control, tenant, system, deleted)
+        principal, log = log_of(control, tenant, system, deleted)
 
         def read(trail: Trail) -> dict[str, Any]:
-            page = query_log(log, filters_of(control, principal, log, given), limit=limit, after=after)
+            filters = filters_of(control, principal, log, given)
+            trail.note(detail=told(filters) | ({} if principal else {"log": log.log_id}))
+            page = query_log(log, filters, limit=limit, after=after)
             trail.note(detail={"events": len(page.events)})
             events = events_of(page, log)
             rows[:] = [] if common.as_json else _rows(events, log, document)
@@ -106,13 +123,37 @@ def query(
 
 
 @app.command
-def verify(*, tenant: OneTenant = None, deleted: Deleted = None, common: Common = DEFAULT) -> int:
+def verify(
+    folder: Path | None = None,
+    /,
+    *,
+    tenant: OneTenant = None,
+    deleted: Deleted = None,
+    key: Annotated[list[str] | None, Parameter(help="For an export: the log's public key; repeat for several.")] = None,
+    checkpoint: Annotated[
+        list[Path] | None, Parameter(help="For an export: a file with a checkpoint that was kept; repeat for several.")
+    ] = None,
+    after: Annotated[
+        Path | None, Parameter(help="For an export: an earlier manifest, where the parts before it are not there.")
+    ] = None,
+    common: Common = DEFAULT,
+) -> int:
     """Hash every record again and build the tree anew; without `--tenant`, the system's log and all tenants'.
 
     Intents that a killed process left without an outcome are closed as `aborted` first.
+
+    Parameters
+    ----------
+    folder: Path
+        An export, checked by itself: nothing of this deployment is read.
     """
     from audit.verify import verify as verify_log
+    from service.cli.audit_export import verify_folder
 
+    if folder is not None and tenant is None and deleted is None:
+        return verify_folder(common, folder, key or [], checkpoint or [], after)
+    if folder is not None or key or checkpoint or after is not None:
+        raise InvalidInput("an export is checked by itself", item="audit verify", remedy="give FOLDER and --key VKEY")
     with opened(common) as control:
         names = (
             [tenant]
@@ -121,7 +162,7 @@ def verify(*, tenant: OneTenant = None, deleted: Deleted = None, common: Common 
         )
         rows = []
         for name in names:
-            _, log = _log(control, name, name is None and deleted is None, deleted)
+            _, log = log_of(control, name, name is None and deleted is None, deleted)
             found = verify_log(log, recover=True)
             rows.append(
                 {
@@ -147,7 +188,9 @@ _SHOWN = 4
 """Documents of one line of the table."""
 
 
-def _log(control: Control, tenant: str | None, system: bool, deleted: str | None) -> tuple[Principal | None, AuditLog]:
+def log_of(
+    control: Control, tenant: str | None, system: bool, deleted: str | None
+) -> tuple[Principal | None, AuditLog]:
     """The log that was asked for. Reading a deleted tenant's is recorded in the system's."""
     if [tenant is not None, system, deleted is not None].count(True) != 1:
         raise InvalidInput("name one log", item="audit", remedy="give --tenant NAME, --system or --deleted ID")
@@ -165,7 +208,7 @@ def _rows(events: list[dict[str, Any]], log: AuditLog, asked: str | None) -> lis
     concluded = {event.get("intent") for event in events}
     rows = []
     for event in events:
-        if event["seq"] not in concluded:
+        if event["seq"] not in concluded and not event.get("pruned"):
             begun = event.get("intent", event["seq"])
             intent = known[begun] if begun in known else view(fetch(log, begun), log.subjects)
             rows.append(_row(event, intent, asked))

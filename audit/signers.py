@@ -45,7 +45,7 @@ class PublicKey:
 def current(log: AuditLog) -> Signer:
     """The key that signs now; the first one is made here. Raises `Corrupt` for one that cannot be what it was."""
     with log.database.reading() as connection:
-        found = _live(connection, log)
+        found = live_in(connection, log)
     if found is not None:
         return found
     with log.database.writing() as connection:
@@ -54,7 +54,7 @@ def current(log: AuditLog) -> Signer:
 
 def current_in(connection: Connection, log: AuditLog) -> Signer:
     """As `current`, inside a write transaction of the log."""
-    return _live(connection, log) or add_in(connection, log)
+    return live_in(connection, log) or add_in(connection, log)
 
 
 def public_keys(log: AuditLog) -> tuple[PublicKey, ...]:
@@ -86,7 +86,8 @@ def retire_in(connection: Connection, log: AuditLog, signer: Signer) -> None:
     connection.execute(update(signers).where(signers.c.id == signer.id).values(gone))
 
 
-def _live(connection: Connection, log: AuditLog) -> Signer | None:
+def live_in(connection: Connection, log: AuditLog) -> Signer | None:
+    """The key that signs now; None for a log that was never signed. Raises `Corrupt` for one that is damaged."""
     rows = connection.execute(_LIVE).all()
     if not rows:
         _require_new(connection)

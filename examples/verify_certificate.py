@@ -1,4 +1,4 @@
-"""Check a deletion certificate of Strongroom: standalone, needs only Python and `cryptography`.
+"""Check a deletion certificate or an attestation of Strongroom: standalone, needs only Python and `cryptography`.
 
     python verify_certificate.py CERTIFICATE.json PUBLIC_KEY
 
@@ -61,6 +61,13 @@ def main(arguments: list[str]) -> int:
     if reason is not None:
         print(f"NOT VALID: {reason}", file=sys.stderr)
         return 1
+    if "layers" in certificate:
+        print(f"valid: {certificate['kind']} of {certificate['service']}, {certificate['ended']}")
+        print(
+            f"{certificate['verdict']}: "
+            + ", ".join(f"{one['layer']} {one['verdict']}" for one in certificate["layers"])
+        )
+        return 0
     destroyed = certificate["destroyed"]
     counts = {name: value.get("count") for name, value in destroyed.items() if isinstance(value, dict)}
     print(f"valid: tenant {certificate['tenant']} ({certificate['tenant_id']}), deleted {certificate['deleted']}")

@@ -17,6 +17,8 @@ import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.app import create_app
+from service.attest.running import publish
+from service.attest.schedule import attest_regularly, sweep_canaries
 from service.cache_check import require_fit
 from service.connection import Connection
 from service.control import Control
@@ -58,19 +60,25 @@ async def _serve(settings: Settings, again: Callable[[], Settings]) -> None:
     services = build(settings)
     services.path.cache.renews = True
     try:
+        await services.workers.run(sweep_canaries, services.control)
         await services.workers.run(require_fit, services.path.cache)
         await require_isolation(services.path.routes)
         if not settings.server.tls_certificate and not _is_loopback(settings.server.host):
             _log.warning("plain HTTP on an address that others reach", host=settings.server.host)
+        server = _Server(server_config(create_app(services), settings.server))
         beside = [
             asyncio.create_task(services.workers.run(_tidy, services.control)),
             asyncio.create_task(_forget_deleted(services)),
             asyncio.create_task(_expire(services)),
             asyncio.create_task(_reload(services, again)),
+            asyncio.create_task(attest_regularly(services.control, lambda: server.port)),
         ]
-        await _Server(server_config(create_app(services), settings.server)).serve()
+        await services.workers.run(publish, settings)
+        await server.serve()
         for task in beside:
             task.cancel()
+        # An attestation under way removes its canaries.
+        await asyncio.wait(beside, timeout=settings.server.shutdown_s)
     finally:
         await services.aclose()
 
@@ -122,7 +130,9 @@ async def _reload(services: Services, again: Callable[[], Settings]) -> None:
         await asked.wait()
         asked.clear()
         try:
-            services.reload(await services.workers.run(again))
+            settings = await services.workers.run(again)
+            services.reload(settings)
+            await services.workers.run(publish, settings)
         except StrongroomError as error:
             _log.error("the settings were not taken over", reason=error.reason, item=error.item, remedy=error.remedy)
         else:
@@ -161,6 +171,14 @@ class _Server(uvicorn.Server):
         finally:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
+
+    @property
+    def port(self) -> int | None:
+        """The port that it listens on, None while it does not."""
+        for server in getattr(self, "servers", []) if self.started and not self.should_exit else []:
+            for listening in server.sockets:
+                return int(listening.getsockname()[1])
+        return None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         try:

@@ -176,6 +176,16 @@ class AuditSettings(Section, frozen=True):
     retention: Retention
 
 
+class AttestSettings(Section, frozen=True):
+    """`every_h` is in hours, 0 for never; `probes` and `timing` are numbers of probes; paths may begin with `~`."""
+
+    every_h: Annotated[float, msgspec.Meta(ge=0)]
+    probes: Positive
+    timing: Count
+    log_file: str
+    adapter: str
+
+
 class EngineSettings(Section, frozen=True):
     """A server of physical collections. `dedicated_to` is the name of the one tenant that it serves.
 
@@ -227,6 +237,7 @@ class Settings(Section, frozen=True):
     generation: GenerationSettings
     cache: CacheSettings
     audit: AuditSettings
+    attest: AttestSettings
     admission: TenantLimits
     throttle: ThrottlePolicy
     prices: PriceTable

@@ -108,6 +108,12 @@ app.command(
 )
 app.command("service.cli.audit:app", name="audit", group=_EVIDENCE, help="Query and verify the log of who saw what.")
 app.command(
+    "service.cli.attest:attest",
+    name="attest",
+    group=_EVIDENCE,
+    help="Prove from outside that tenants are apart, layer by layer, and sign it.",
+)
+app.command(
     "service.cli.backup:backup", name="backup", group=_CARE, help="Back up one tenant while it is in use, encrypted."
 )
 app.command(

@@ -106,7 +106,10 @@ class Desk:
 @contextmanager
 def serving(folder: Path, *, spoken: bool = True, **environment: str) -> Iterator[Desk]:
     desk = Desk(House(folder, **environment), spoken=spoken)
-    listening = socket.create_server(("127.0.0.1", 0))
+    # Named as TCP, since asyncio sends small segments at once on such sockets alone.
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.bind(("127.0.0.1", 0))
+    listening.listen()
     server = uvicorn.Server(server_config(desk, desk.house.settings.server))
     desk.address = f"http://127.0.0.1:{listening.getsockname()[1]}"
 

@@ -1,0 +1,69 @@
+"""`strongroom attest`: prove from outside that tenants are apart, and sign what was found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from cyclopts import Parameter
+
+from service.cli.console import DEFAULT, Common, note, opened, print_json
+
+if TYPE_CHECKING:
+    from service.attest.stage import Options
+    from service.settings import AttestSettings
+
+
+def attest(
+    *,
+    url: Annotated[
+        str | None, Parameter(help="Address of the running service, instead of that of the settings.")
+    ] = None,
+    tenant: Annotated[
+        tuple[str, ...],
+        Parameter(name=["--tenant", "-t"], negative=(), help="Compare this contract; repeat for more. Without: all."),
+    ] = (),
+    output: Annotated[Path | None, Parameter(help="Folder for the report, also as Markdown.")] = None,
+    ca: Annotated[Path | None, Parameter(help="PEM file that the service's certificate is checked against.")] = None,
+    probes: Annotated[int | None, Parameter(help="Questions of each kind to the cache.")] = None,
+    timing: Annotated[int | None, Parameter(help="Probes of each arm of the measure of times; 0: none.")] = None,
+    log: Annotated[Path | None, Parameter(help="File that the service's log lines go to.")] = None,
+    adapter: Annotated[Path | None, Parameter(help="Folder with an adapter that a shared pool can load.")] = None,
+    common: Common = DEFAULT,
+) -> int:
+    """Probe the running service with canary tenants, layer by layer, and write a signed report.
+
+    Each layer is PASS, FAIL, INCONCLUSIVE (its control failed, so that nothing is shown) or NOT BUILT. No tenant's data
+    is touched: the canaries are two tenants made for this and removed afterwards. Exit code 1 where a layer is FAIL or
+    INCONCLUSIVE.
+    """
+    from service.attest.caller import Caller
+    from service.attest.report import FOLDER, markdown, write
+    from service.attest.run import attest as run
+
+    with opened(common) as control:
+        options = _options(control.settings.attest, probes, timing, log, adapter)
+        caller = Caller.of(control.settings.server, url, ca)
+        try:
+            report = run(control, caller, options, tenants=tenant, progress=lambda layer: note(f"examining {layer}"))
+        finally:
+            caller.close()
+        written = write(report, output or control.settings.data_path / FOLDER)
+    print_json(report) if common.as_json else print(markdown(report))
+    note(f"the report is at {written[0]}")
+    return int(report["verdict"] in {"FAIL", "INCONCLUSIVE"})
+
+
+def _options(
+    settings: AttestSettings, probes: int | None, timing: int | None, log: Path | None, adapter: Path | None
+) -> Options:
+    from service.attest.stage import options_of
+    from tenancy.errors import InvalidInput
+
+    for name, value, least in (("--probes", probes, 1), ("--timing", timing, 0)):
+        if value is not None and value < least:
+            raise InvalidInput(f"a number from {least} on is needed", item=name)
+    given = {"probes": probes, "timing": timing, "log": log, "adapter": adapter}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    return msgspec.structs.replace(options_of(settings), **chosen)

@@ -16,7 +16,19 @@ from service.auth import Authentication, request_id_of
 from service.bodies import StrictRequest
 from service.edge import Edge
 from service.engine_check import EngineWatch
-from service.routes import answers, audit, cache, chat, documents, feedback, health, models, retrieve, templates
+from service.routes import (
+    answers,
+    audit,
+    audit_reports,
+    cache,
+    chat,
+    documents,
+    feedback,
+    health,
+    models,
+    retrieve,
+    templates,
+)
 from service.wiring import Services
 from tenancy.errors import InvalidInput, StrongroomError, Unavailable
 
@@ -33,6 +45,7 @@ def create_app(services: Services) -> Edge:
         feedback.router(services),
         documents.router(services),
         audit.router(services),
+        audit_reports.router(services),
         cache.router(services),
         models.router(services),
         templates.router(services),

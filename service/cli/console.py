@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_WHOLE: Final = frozenset({"id", "seq", "ts", "created", "expires", "user", "action"})
+_WHOLE: Final = frozenset({"id", "seq", "ts", "first", "last", "created", "expires", "user", "action", "outcome"})
 """Columns that keep to one line."""
 
 Tenant = Annotated[str, Parameter(name=["--tenant", "-t"], help="The tenant's name.")]

@@ -8,8 +8,9 @@ from litestar import Request, Router, get
 from litestar.params import FromPath, FromQuery, QueryParameter
 
 from audit.query import fetch, query_log, view
+from audit.trail import Trail
 from service.auth import QUERY, principal_of
-from service.inspection import DEFAULT_LIMIT, PARAMETERS, events_of, filters_of, window_of
+from service.inspection import DEFAULT_LIMIT, PARAMETERS, events_of, filters_of, told, window_of
 from service.openapi import PROBLEMS
 from service.operation import operation
 from service.wiring import Services
@@ -29,31 +30,36 @@ def router(services: Services) -> Router:
         phase: FromQuery[str | None] = None,
         outcome: FromQuery[str | None] = None,
         document: FromQuery[str | None] = None,
-        cache: FromQuery[str | None] = None,
-        entry: FromQuery[str | None] = None,
+        cache_status: Annotated[str | None, QueryParameter(name="cache.status")] = None,
+        cache_entry: Annotated[str | None, QueryParameter(name="cache.entry")] = None,
         of_request: Annotated[str | None, QueryParameter(name="request")] = None,
         root: FromQuery[str | None] = None,
         limit: FromQuery[int] = DEFAULT_LIMIT,
         after: FromQuery[str | None] = None,
         order: FromQuery[str] = "desc",
+        as_of: FromQuery[int | None] = None,
     ) -> dict[str, Any]:
         """Events that match every parameter given, newest first. `after` is the cursor of the page before; `since`
-        and `until` are ISO 8601. The answer says which window was really applied and as of which checkpoint.
+        and `until` are ISO 8601. With `as_of` the log is read as it was with so many records. The answer says which
+        window was really applied and as of which checkpoint.
         """
         principal = principal_of(request)
-        given = {
+        given: dict[str, str | int | None] = {
             "since": since, "until": until, "actor": actor, "action": action, "phase": phase, "outcome": outcome,
-            "document": document, "cache": cache, "entry": entry, "request": of_request, "root": root, "order": order,
+            "document": document, "cache.status": cache_status, "cache.entry": cache_entry, "request": of_request,
+            "root": root, "order": order, "as_of": as_of,
         }  # fmt: skip
 
-        def read() -> dict[str, Any]:
+        def read(trail: Trail) -> dict[str, Any]:
             log = control.logs.of(principal)
-            page = query_log(log, filters_of(control, principal, log, given), limit=limit, after=after)
+            filters = filters_of(control, principal, log, given)
+            trail.note(detail=told(filters))
+            page = query_log(log, filters, limit=limit, after=after)
             return {"events": events_of(page, log)} | window_of(page)
 
         async with operation(control, request, "audit.query", Role.AUDITOR) as trail:
             await trail.intent()
-            found = await workers.run(read)
+            found = await workers.run(read, trail)
             trail.note(detail={"events": len(found["events"])})
             return found
 
@@ -69,7 +75,7 @@ def router(services: Services) -> Router:
         async with operation(control, request, "audit.query", Role.AUDITOR) as trail:
             await trail.intent()
             found = await workers.run(read)
-            trail.note(detail={"events": 1})
+            trail.note(detail={"event": seq, "events": 1})
             return found
 
     return Router("/audit/events", route_handlers=[list_events, show_event], tags=["audit"])

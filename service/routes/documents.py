@@ -205,14 +205,15 @@ def _writing(services: Services) -> list[HTTPRouteHandler]:
     return [store, remove, change]
 
 
-def document_name(request: Request[Any, Any, Any], suffix: str = "") -> str:
-    """The document's name as it stands in the address before `suffix`, percent-decoded once; the framework's would
-    be a path, which loses doubled slashes.
+def document_name(request: Request[Any, Any, Any], suffix: str = "", prefix: bytes = _PREFIX) -> str:
+    """The document's name as it stands in the address between `prefix` and `suffix`, percent-decoded once; the
+    framework's would be a path, which loses doubled slashes.
     """
     raw: bytes = request.scope["raw_path"]
-    before, prefix, rest = raw.partition(b"?")[0].partition(_PREFIX)
-    if before.strip(b"/") or not prefix:
-        raise NotFound("there is nothing under this address", remedy="write /v1/documents/ without percent signs")
+    before, found, rest = raw.partition(b"?")[0].partition(prefix)
+    if before.strip(b"/") or not found:
+        remedy = f"write {prefix.decode()} without percent signs"
+        raise NotFound("there is nothing under this address", remedy=remedy)
     try:
         name = unquote_to_bytes(rest).decode("utf-8")
     except UnicodeDecodeError:

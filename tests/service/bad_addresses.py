@@ -123,7 +123,8 @@ AUDIT: Final = {
     "limit=0": 422, "limit=1001": 422, "limit=-1": 422, "limit=1.5": 422, "limit=many": 422, "limit=": 422,
     "limit=9999999999999999999999999": 422, "since=2026-01-02&until=2026-01-01": 422, "after=AAAA": 422,
     "after=%C3%A9": 422, "after=" + "A" * 32: 422, "after=" + "A" * 5_000: 422, "outcome=fine": 422,
-    "phase=x": 422, "cache=x": 422, "order=up": 422, "action=a%0Ab": 422, "document=%00": 422, "actor=%00": 422,
+    "phase=x": 422, "cache.status=x": 422, "as_of=-1": 422, "as_of=99999999": 422, "as_of=x": 422,
+    "as_of=" + "9" * 30: 422, "order=up": 422, "action=a%0Ab": 422, "document=%00": 422, "actor=%00": 422,
     "actor=nobody": 404, "actor=eve": 404, "actor=": 404, "document=%ff": 400, "document=%ED%A0%80": 400,
 }  # fmt: skip
 NO_EVENT: Final = ("-1", "99999", "9" * 30, "9" * 5_000, "x", "1.5", "0x1", "0/1")

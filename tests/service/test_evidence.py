@@ -34,7 +34,7 @@ def test_filters_narrow_and_the_cursor_goes_on(house: House, auditor: str) -> No
     by_bo = house.get("/v1/audit/events?actor=bo", auditor).json()["events"]
     assert {event["actor"]["ref"] for event in by_bo} == {by_bo[0]["actor"]["ref"]}
     assert house.get(f"/v1/audit/events?actor={by_bo[0]['actor']['ref']}", auditor).json()["events"] == by_bo
-    hits = house.get("/v1/audit/events?cache=hit", auditor).json()["events"]
+    hits = house.get("/v1/audit/events?cache.status=hit", auditor).json()["events"]
     assert {event["cache"]["status"] for event in hits} == {"hit"}
     touched = house.get("/v1/audit/events?document=notice.md&limit=1", auditor).json()
     assert len(touched["events"]) == 1

@@ -68,12 +68,18 @@ def main(arguments: list[str]) -> int:
             + ", ".join(f"{one['layer']} {one['verdict']}" for one in certificate["layers"])
         )
         return 0
+    if certificate.get("kind") == "erasure receipt":
+        what = "erased" if certificate["outcome"] == "erased" else "NOTHING WAS ERASED"
+        print(f"valid: {certificate['subject']} of tenant {certificate['tenant']}: {what}, {certificate['finished']}")
+    else:
+        print(f"valid: tenant {certificate['tenant']} ({certificate['tenant_id']}), deleted {certificate['deleted']}")
     destroyed = certificate["destroyed"]
     counts = {name: value.get("count") for name, value in destroyed.items() if isinstance(value, dict)}
-    print(f"valid: tenant {certificate['tenant']} ({certificate['tenant_id']}), deleted {certificate['deleted']}")
     print("destroyed: " + ", ".join(f"{count} {name}" for name, count in counts.items() if count is not None))
     for left in destroyed.get("collections", {}).get("pending", []):
         print(f"not reached at that time: {left['physical']} at {left['engine']}")
+    for hold in certificate.get("holds", []):
+        print(f"legal hold: {hold['id']}, since {hold['placed']}")
     for name, reason in certificate["retained"].items():
         print(f"retained: {name}: {reason}")
     return 0

@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from psycopg import sql
 from sqlalchemy import select
 from structlog.testing import capture_logs
 
@@ -34,7 +37,9 @@ from tenancy.deletion import verify
 from tenancy.errors import Unavailable
 from tenancy.storage import CONTROL_FILE, DATA_FILE
 from tests.service.house import MASTER, House
+from tests.service.test_deletion import shell
 from tests.support.pages import contents
+from tests.support.postgres import fresh_database
 
 NAME = "ana.zanzibari"
 QUESTION = "What does the marzipan memorandum say about the notice period?"
@@ -356,7 +361,60 @@ def test_no_row_of_the_evidence_tells_of_an_erased_person(house: House) -> None:
         assert evidence.counts(read, Place("default", "lv_1", "ns_1", 0.01)).n == 2
 
 
+def test_another_program_verifies_a_receipt(house: House, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ask(house, NAME, QUESTION)
+    hold = command(capsys, "user", "hold", NAME, "--tenant", "acme", "--reason", "case 17")
+    held = command(capsys, "user", "erase", NAME, "--tenant", "acme", "--yes", code=1)
+    command(capsys, "audit", "release", hold["id"], "--tenant", "acme")
+    receipt = command(capsys, "user", "erase", NAME, "--tenant", "acme", "--yes")
+    path = folder / "receipt.json"
+    for found, line in ((held, "NOTHING WAS ERASED"), (receipt, "destroyed: 2 audit_texts, 1 cache_entries")):
+        path.write_text(json.dumps(found))
+        code, said = shell(path, house.services.control.tenants.public_key)
+        assert (code, line in said, hold["id"] in said) == (0, True, found is held)
+    path.write_text(json.dumps(receipt | {"outcome": "held"}))
+    assert shell(path, house.services.control.tenants.public_key)[0] == 1
+
+
 def test_erasing_asks_first(house: House, capsys: pytest.CaptureFixture[str]) -> None:
     ask(house, NAME, QUESTION)
     assert "--yes" in command(capsys, "user", "erase", NAME, "--tenant", "acme", code=2)
     assert "marzipan" in json.dumps(house.events("acme"))
+
+
+@pytest.mark.slow
+def test_on_postgresql_no_row_of_any_table_holds_an_erased_text(folder: Path) -> None:
+    with fresh_database() as url:
+        house = House(folder, STRONGROOM_DATABASE__URL=url)
+        try:
+            with house.client:
+                house.put("acme", "notice.md", "The notice period is three months.", allow=["tenant"])
+                ask(house, NAME, QUESTION)
+                ask(house, "bo", OTHERS)
+                log_of(house)
+                assert holding(tables(url), *CANARIES, "acme")[NAME] == ["sr_control.api_keys", "sr_t.users"]
+                receipt = erase(house, NAME)
+                assert verify_log(log_of(house)).finding is None
+                assert "marzipan" not in json.dumps(house.events("acme"))
+                assert "pistachio" in json.dumps(house.events("acme"))
+                assert holding(tables(url), *CANARIES) == {"marzipan": [], NAME: []}
+                assert receipt["destroyed"]["audit_texts"]["keys"] == 1
+        finally:
+            house.close()
+
+
+def tables(url: str) -> dict[str, bytes]:
+    """Every row of every table of a PostgreSQL database as text, binary columns as what they hold."""
+    found: dict[str, bytes] = {}
+    with psycopg.connect(url) as connection:
+        names = connection.execute(
+            "SELECT schemaname, tablename FROM pg_tables WHERE schemaname LIKE 'sr_%'"
+        ).fetchall()
+        for schema_name, table in names:
+            rows = connection.execute(
+                sql.SQL("SELECT * FROM {}").format(sql.Identifier(schema_name, table)).as_string(connection).encode()
+            ).fetchall()
+            cells = [cell if isinstance(cell, bytes) else str(cell).encode() for row in rows for cell in row]
+            found[f"{re.sub('_t_[0-9a-f]{32}', '_t', schema_name)}.{table}"] = b"\n".join(cells)
+    assert len(found) > 20
+    return found

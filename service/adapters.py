@@ -1,7 +1,8 @@
 """Adding and taking away a tenant's adapters: files below the folder of the engines, rows in the tenant's database.
 
 The files are in place before the row that names them is committed, and they go after it: a crash leaves files without
-a row, which the next change of the tenant's adapters removes.
+a row, which the next change of the tenant's adapters removes. What the adapter was made of is on record before that
+row, too (`generation.adapters.lineage`), and never goes.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from generation.adapters import registry
+from generation.adapters import lineage, registry
 from generation.adapters.files import Progress, adapter_path, copy_in, intact, keep_only, publish
 from generation.adapters.manifest import Description, describe
 from generation.adapters.registry import Registered
+from generation.adapters.training import FILE as TRAINING_FILE
+from generation.adapters.training import Training, read_training, require_own
 from generation.placement import AdapterTerms, Entry
 from service.generators import table_of
 from service.settings import GenerationSettings
@@ -46,17 +49,22 @@ def add_adapter(
     folder: Path,
     *,
     allow: Sequence[str] | None = None,
+    training: Training | None = None,
     progress: Progress = lambda _: None,
 ) -> Registered:
     """Copy the adapter in `folder` and put it on record as `name`, in the place of the one that has this name.
 
-    Raises `InvalidInput` for a folder that is no adapter, or one that none of the tenant's pools takes; the item is the
-    file or the key.
+    `training` says what it was trained on; without, what the folder brings along. Raises `InvalidInput` for a folder
+    that is no adapter, or one that none of the tenant's pools takes; the item is the file or the key. Raises
+    `ForeignTraining` for training data of another tenant, and `InvalidInput` where the contract asks for a declaration
+    and there is none.
     """
     root = adapters_root(settings)
     registry.checked_name(name)
     for label in allow or ():
         parse_label(label)
+    training = training or training_in(folder, None)
+    _require_permitted(tenant, training)
     described = describe(folder)
     base = base_for(settings, tenant, described)
     with tenant.exclusive(_EXCLUSIVE):
@@ -66,17 +74,30 @@ def add_adapter(
             if describe(partial) != described:
                 raise Conflict("the folder changed while it was copied", item=str(folder), remedy="try again")
             with tenant.writing() as view:
-                made = registry.register(view, name, base, described, manifest, allow, time.time())
+                now = time.time()
+                made = registry.register(view, name, base, described, manifest, allow, now)
                 place = adapter_path(root, tenant.tenant_id, made.id)
                 if not intact(place, manifest):
                     shutil.rmtree(place, ignore_errors=True)
                     publish(partial, made.id)
+                lineage.record(tenant.audit, made, described, training, now)
         except BaseException:
             with suppress(StrongroomError):
                 _tidy(root, tenant)
             raise
         _tidy(root, tenant)
     return made
+
+
+def training_in(folder: Path, given: Path | None) -> Training | None:
+    """The declaration in the file `given`, else the one that the adapter's folder brings along, else None.
+
+    Raises as `read_training`.
+    """
+    brought = folder / TRAINING_FILE
+    if given is None and not (brought.is_symlink() or brought.exists()):
+        return None
+    return read_training(given or brought)
 
 
 def revoke_adapter(settings: GenerationSettings, tenant: TenantHandle, name: str) -> tuple[str, ...]:
@@ -89,6 +110,17 @@ def revoke_adapter(settings: GenerationSettings, tenant: TenantHandle, name: str
         if settings.adapters_path is not None:
             _tidy(settings.adapters_path, tenant)
     return gone
+
+
+def _require_permitted(tenant: TenantHandle, training: Training | None) -> None:
+    if training is not None:
+        require_own(training, tenant.name, tenant.tenant_id)
+    elif tenant.contract.generation.declared_adapters:
+        raise InvalidInput(
+            "the tenant's contract asks what an adapter was trained on",
+            item=TRAINING_FILE,
+            remedy="declare it: docs/operations/lineage.md",
+        )
 
 
 def base_for(settings: GenerationSettings, tenant: TenantHandle, described: Description) -> str:

@@ -19,6 +19,7 @@ from service.engine_check import EngineWatch
 from service.routes import (
     answers,
     audit,
+    audit_lineage,
     audit_reports,
     cache,
     chat,
@@ -45,6 +46,7 @@ def create_app(services: Services) -> Edge:
         feedback.router(services),
         documents.router(services),
         audit.router(services),
+        audit_lineage.router(services),
         audit_reports.router(services),
         cache.router(services),
         models.router(services),

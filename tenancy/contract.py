@@ -57,7 +57,8 @@ class GenerationTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     `pools` are names of the deployment's pools, all of one trust level, the first one's model answering where a
     request names none; left out, the deployment's routing by tier decides. `models` narrows what a request may name.
     With `fallback` a later pool takes over where one is away. `template` is the prompt template where a request names
-    none. `mixing` says whether passages with different readers may stand in one prompt.
+    none. `mixing` says whether passages with different readers may stand in one prompt. With `declared_adapters` an
+    adapter comes with a declaration of what it was trained on, or is refused.
     """
 
     pools: list[EngineName] | None = None
@@ -67,6 +68,7 @@ class GenerationTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     template: TemplateName | None = None
     kv_sharing: KvSharing | None = None
     mixing: Mixing | None = None
+    declared_adapters: bool = False
     guards: GuardTerms = GuardTerms()
 
 

@@ -4,6 +4,7 @@
     ├── InvalidInput            the request or item is malformed
     │   ├── UnknownParameter    a query parameter that the route does not know
     │   ├── TooLarge            over a documented size limit
+    │   ├── ForeignTraining     (generation.adapters.training) an adapter made from another tenant's documents
     │   └── ParseFailure        (indexing.parse) a file that yields no text
     ├── Unauthenticated         no credential, or one that does not verify
     │   └── TokenRefused        (tenancy.tokens) with a fixed detail for the log

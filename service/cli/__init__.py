@@ -114,6 +114,12 @@ app.command(
     help="Prove from outside that tenants are apart, layer by layer, and sign it.",
 )
 app.command(
+    "service.cli.lineage:lineage",
+    name="lineage",
+    group=_EVIDENCE,
+    help="Find out whether a tenant's data, or one document, trained a model.",
+)
+app.command(
     "service.cli.backup:backup", name="backup", group=_CARE, help="Back up one tenant while it is in use, encrypted."
 )
 app.command(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,13 +37,22 @@ def add(
         tuple[str, ...],
         Parameter(negative=(), help="user:NAME or group:NAME that may use it; repeat for more. Without: every user."),
     ] = (),
+    training: Annotated[
+        Path | None,
+        Parameter(
+            help="What it was trained on (docs/operations/lineage.md). Without: training_data.json in the folder."
+        ),
+    ] = None,
     common: Common = DEFAULT,
 ) -> None:
     """Copy an adapter to where the engines see it, and let the tenant's users name it.
 
-    It takes the place of the one that has this name. One that none of the tenant's pools could load is refused.
+    It takes the place of the one that has this name. One that none of the tenant's pools could load is refused, and so
+    is one whose training data are another tenant's.
     """
-    from service.adapters import add_adapter
+    from generation.adapters.training import ForeignTraining
+    from service.adapters import add_adapter, training_in
+    from service.lineage import declared, named_in, tell
 
     with opened(common) as control:
         principal = control.authenticator.operator(tenant)
@@ -50,15 +60,32 @@ def add(
         def work(trail: Trail) -> dict[str, Any]:
             trail.note(detail={"name": name[:100]})
             handle = control.tenants.open(principal)
+            said = training_in(folder, training)
+            trail.note(detail=declared(said))
             with _progress(folder) as progress:
                 made = add_adapter(
-                    control.settings.generation, handle, name, folder, allow=allow or None, progress=progress
+                    control.settings.generation,
+                    handle,
+                    name,
+                    folder,
+                    allow=allow or None,
+                    training=said,
+                    progress=progress,
                 )
             trail.note(detail={"adapter": made.id, "revision": made.revision})
             with handle.reading() as view:
-                return _record(view, made)
+                return _record(view, made) | declared(said)
 
-        show_record(common, audited(control, principal, "adapter.add", work))
+        try:
+            made = audited(control, principal, "adapter.add", work)
+        except ForeignTraining as refused:
+            training_data = refused.training
+            for other, sources in named_in(control, refused):
+                audited(control, other, "lineage.refused", partial(tell, control, other, training_data, sources))
+            raise
+        if made["training"] == "undeclared":
+            note("nothing says what it was trained on; `strongroom lineage` shows it as undeclared")
+        show_record(common, made)
 
 
 @app.command(name="list")

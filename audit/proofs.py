@@ -45,6 +45,15 @@ def root(log: AuditLog, size: int) -> bytes:
         return Tree(connection).root(size)
 
 
+def leaf(log: AuditLog, seq: int) -> bytes:
+    """The leaf hash of record `seq`, also of a pruned one. Raises `InvalidInput` where there is none."""
+    with log.database.reading() as connection:
+        found: bytes | None = connection.execute(select(events.c.leaf).where(events.c.seq == seq)).scalar_one_or_none()
+    if found is None:
+        raise InvalidInput("the log has no record of this number", item="seq")
+    return found
+
+
 def verify_inclusion(leaf: bytes, seq: int, size: int, path: Sequence[bytes], expected: bytes) -> bool:
     """Whether `path` shows that the leaf hash `leaf` is number `seq` in the tree of `size` leaves whose root is
     `expected` (RFC 9162, 2.1.3.2).

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import secrets
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from cryptography.exceptions import InvalidSignature
@@ -19,14 +20,16 @@ from audit.notes import Checkpoint
 from audit.record import Actor, Detail, Draft, Request
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from audit.log import AuditLog
 
 ACTION: Final = "audit.key"
 
 
-def rotate(log: AuditLog, *, actor: Actor | None = None, request: Request | None = None) -> Checkpoint:
+Announce = Callable[[Mapping[str, Detail]], Draft]
+"""Makes the record of a change from its details."""
+
+
+def rotate(log: AuditLog, announce: Announce | None = None) -> Checkpoint:
     """Replace the log's signing key, in one transaction; returns the checkpoint that both keys signed.
 
     The old private key is destroyed. Raises `Corrupt` where the log does not extend its last checkpoint.
@@ -42,15 +45,7 @@ def rotate(log: AuditLog, *, actor: Actor | None = None, request: Request | None
             "new_key": _text(new.public),
             "signature": _text(old.private.sign(statement(log.log_id, old.public, new.public))),
         }
-        draft = Draft(
-            action=ACTION,
-            phase="outcome",
-            outcome="allowed",
-            actor=actor or Actor(kind="operator"),
-            request=request or Request(id=secrets.token_hex(16)),
-            detail=detail,
-        )
-        log.append_in(connection, [draft])
+        log.append_in(connection, [(announce or _announce)(detail)])
         made = sign_in(connection, log, [old, new])
     log.database.truncate_wal()
     return made
@@ -71,6 +66,17 @@ def is_rotation(log_id: str, detail: Mapping[str, Detail]) -> bool:
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+def _announce(detail: Mapping[str, Detail]) -> Draft:
+    return Draft(
+        action=ACTION,
+        phase="outcome",
+        outcome="allowed",
+        actor=Actor(kind="operator"),
+        request=Request(id=secrets.token_hex(16)),
+        detail=dict(detail),
+    )
 
 
 def _text(data: bytes) -> str:

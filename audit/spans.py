@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import bindparam, case, delete, func, insert, select, update
+from sqlalchemy import BindParameter, bindparam, case, delete, func, insert, select, update
 from sqlalchemy.engine import Connection
 
 from audit.record import Event
@@ -18,7 +18,9 @@ from audit.tables import events, spans
 
 SPAN: Final = 1_024
 
-_at, _first, _last = bindparam("of"), bindparam("first"), bindparam("last")
+_at: Final[BindParameter[int]] = bindparam("of")
+_first: Final[BindParameter[float]] = bindparam("first")
+_last: Final[BindParameter[float]] = bindparam("last")
 _WIDEN: Final = (
     update(spans)
     .where(spans.c.at == _at)

@@ -25,6 +25,7 @@ from service.control import Control
 from service.deletion import sweep_collections
 from service.expiry import Expiry
 from service.isolation import require_isolation
+from service.log_care import LogCare
 from service.logs import configure_logging
 from service.settings import ServerSettings, Settings
 from service.wiring import ServerLock, Services, build
@@ -59,6 +60,7 @@ def run(settings: Settings, again: Callable[[], Settings]) -> None:
 async def _serve(settings: Settings, again: Callable[[], Settings]) -> None:
     services = build(settings)
     services.path.cache.renews = True
+    care = LogCare(services.control, settings.audit.verify_every_h * 3_600)
     try:
         await services.workers.run(sweep_canaries, services.control)
         await services.workers.run(require_fit, services.path.cache)
@@ -71,6 +73,8 @@ async def _serve(settings: Settings, again: Callable[[], Settings]) -> None:
             asyncio.create_task(_forget_deleted(services)),
             asyncio.create_task(_expire(services)),
             asyncio.create_task(_reload(services, again)),
+            asyncio.create_task(care.keep_signed()),
+            asyncio.create_task(care.keep_verified()),
             asyncio.create_task(attest_regularly(services.control, lambda: server.port)),
         ]
         await services.workers.run(publish, settings)
@@ -80,6 +84,7 @@ async def _serve(settings: Settings, again: Callable[[], Settings]) -> None:
         # An attestation under way removes its canaries.
         await asyncio.wait(beside, timeout=settings.server.shutdown_s)
     finally:
+        await asyncio.to_thread(care.close)
         await services.aclose()
 
 

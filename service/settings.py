@@ -170,10 +170,13 @@ class CacheSettings(Section, frozen=True):
 
 
 class AuditSettings(Section, frozen=True):
-    """`retention` is the class of the records of tenants whose contract names none, and of the system's log."""
+    """`retention` is the class of the records of tenants whose contract names none, and of the system's log.
+    `verify_every_h` is in hours, 0 for never.
+    """
 
     deadline_s: Seconds
     retention: Retention
+    verify_every_h: Annotated[float, msgspec.Meta(ge=0)]
 
 
 class AttestSettings(Section, frozen=True):

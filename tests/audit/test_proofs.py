@@ -6,6 +6,9 @@ from functools import cache
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pymerkle import InmemoryTree
+from pymerkle import verify_consistency as their_consistency
+from pymerkle import verify_inclusion as their_inclusion
 from sqlalchemy import create_engine, delete, insert, update
 from sqlalchemy.engine import Connection, Engine
 
@@ -129,6 +132,33 @@ def test_what_is_not_in_the_tree_has_no_path(seq: int, size: int) -> None:
 def test_a_tree_extends_no_larger_one(old: int, new: int) -> None:
     with engine().connect() as connection, pytest.raises(InvalidInput):
         Tree(connection).consistency(old, new)
+
+
+@cache
+def independent() -> InmemoryTree:
+    """The same records in a tree that is not ours (pymerkle); it counts them from 1."""
+    tree = InmemoryTree(algorithm="sha256")
+    for number in range(SIZE):
+        tree.append(str(number).encode())
+    return tree
+
+
+@given(st.data())
+def test_an_independent_implementation_gives_the_same_paths(data: st.DataObject) -> None:
+    size = data.draw(st.integers(1, SIZE))
+    seq, old = data.draw(st.integers(0, size - 1)), data.draw(st.integers(1, size))
+    other = independent()
+    with engine().connect() as connection:
+        tree = Tree(connection)
+        path, between, root = tree.inclusion(seq, size), tree.consistency(old, size), tree.root(size)
+    assert root == other.get_state(size)
+    theirs = other.prove_inclusion(seq + 1, size)
+    their_inclusion(LEAVES[seq], root, theirs)
+    assert tuple(theirs.path) == (LEAVES[seq], *path)
+    assert verify_inclusion(LEAVES[seq], seq, size, theirs.path[1:], root)
+    theirs = other.prove_consistency(old, size)
+    their_consistency(naive_root(0, old), root, theirs)
+    assert verify_consistency(old, size, other.get_state(old), root, between)
 
 
 class Counting:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .manifest import NAME, Manifest, name_of
-from .notes import Key
+from .notes import Key, Tree
 from .verdict import Bad
 
 
@@ -70,7 +70,9 @@ class Chain:
             bad = self._doubt(found, number, begin, follower)
             if bad is None and found is self.newest:
                 # Who signs the newest manifest also says which keys the log had before.
-                self.keys |= {listed.key.id: listed.key for listed in found.keys if listed.key.name == found.origin}
+                for listed in found.keys:
+                    if listed.key.name == found.origin:
+                        self.keys.setdefault(listed.key.id, listed.key)
             wrong, follower = bad or wrong, None if bad else found
         if wrong is not None:
             raise wrong
@@ -95,9 +97,10 @@ class Chain:
             return Bad("forked", begin, f"{name} does not say which manifest it follows", until)
         if (found.note.origin, found.note.size) != (found.origin, found.size):
             return Bad("checkpoint", begin, f"the checkpoint in {name} is of another log or size", until)
-        if found is not self.newest and not found.note.signed_by(self.keys.values()):
-            return Bad("checkpoint", begin, f"no key of the log signed the checkpoint in {name}", until)
-        if found is self.newest and not found.note.signed_by([*self.keys.values(), *(one.key for one in found.keys)]):
+        if Tree(found.size, found.nodes).root() != found.note.root:
+            return Bad("forked", begin, f"{name} and the checkpoint in it are of two trees", until)
+        known = [*self.keys.values(), *(listed.key for listed in self.newest.keys if found is self.newest)]
+        if not found.note.signed_by(known):
             return Bad("checkpoint", begin, f"no key of the log signed the checkpoint in {name}", until)
         return None
 
@@ -108,4 +111,4 @@ class Chain:
             if by is None or not by.name == listed.key.name == newest.origin:
                 continue
             if by.signed(rotation(newest.log, by.public, listed.key.public), listed.signature):
-                self.keys[listed.key.id] = listed.key
+                self.keys.setdefault(listed.key.id, listed.key)

@@ -35,6 +35,8 @@ def check(folder: Path, vkeys: Sequence[str], checkpoints: Sequence[str] = (), a
     """
     keys, old = [Key.read(text) for text in vkeys], [Note.read(text) for text in checkpoints]
     begin = None if after is None else Manifest.read(after)
+    if begin is not None and any(note.size < begin.size for note in old):
+        raise ValueError("an old checkpoint lies before the manifest that the check begins after")
     report = Report()
     try:
         chain = Chain(folder, keys, begin)
@@ -70,7 +72,7 @@ class _Records:
                     "checkpoint", None, f"the old checkpoint of {note.size} is of another log, or of no key of it"
                 )
         roots = [(one.note.size, one.note.root, False) for one in self._chain.manifests]
-        roots += [(note.size, note.root, True) for note in old if note.size >= self._chain.first]
+        roots += [(note.size, note.root, True) for note in old]
         self._signed = sorted(roots, reverse=True)
         try:
             if (bad := self._compare()) is not None:
@@ -94,7 +96,7 @@ class _Records:
                 whose = "a checkpoint that was kept" if kept else "the export's own checkpoint"
                 return Bad("forked", self._sure, f"the first {size} records do not give the root of {whose}", size - 1)
             self._sure = size
-            if kept:
+            if kept and size:
                 self._report.agreed.append(size)
         return None
 

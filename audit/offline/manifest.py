@@ -171,7 +171,8 @@ def _part(found: dict[str, Any]) -> Part:
 
 def _listed(found: dict[str, Any]) -> Listed:
     signature = base64.b64decode(found["signature"] or "", validate=True)
-    return Listed(Key.read(found["vkey"]), found["signed_by"], signature)
+    by = found["signed_by"]
+    return Listed(Key.read(found["vkey"]), None if by is None else _text(by), signature)
 
 
 def _number(value: object) -> int:

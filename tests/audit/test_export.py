@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import delete, select, update
 
 from audit.checkpoints import checkpoint
 from audit.export import Exported, export
@@ -16,8 +17,9 @@ from audit.offline.manifest import Manifest, Row
 from audit.record import Actor, Content, Draft, Request, Sealed
 from audit.rotation import rotate
 from audit.signers import public_keys
-from audit.tables import events
-from tenancy.errors import Conflict, Corrupt, InvalidInput
+from audit.tables import checkpoints, events, head
+from tenancy.errors import Conflict, Corrupt, InvalidInput, Unavailable
+from tenancy.locks import file_lock
 from tests.audit.conftest import payloads
 
 
@@ -194,6 +196,55 @@ def test_a_log_that_was_altered_is_not_exported(log: AuditLog, folder: Path) -> 
     with pytest.raises(Corrupt, match="7"):
         export(log, folder, part_records=5)
     assert [path.name for path in folder.iterdir()] == [".lock"]
+
+
+def test_writers_go_on_while_the_log_is_exported(log: AuditLog, folder: Path) -> None:
+    fill(log, 200)
+    running = [
+        threading.Thread(target=lambda: [log.append(partial(draft, 1_000_000)) for _ in range(40)]) for _ in "ab"
+    ]
+
+    def begin(done: int, of: int) -> None:
+        if done == 50:
+            for thread in running:
+                thread.start()
+
+    made = export(log, folder, part_records=50, progress=begin)
+    for thread in running:
+        thread.join()
+    assert made.size == 200
+    export(log, folder)
+    found = check(folder, keys_of(log))
+    assert (found.finding, found.size) == (None, 280)
+
+
+def test_one_export_at_a_time_writes_to_a_folder(log: AuditLog, folder: Path) -> None:
+    fill(log, 2)
+    folder.mkdir()
+    with file_lock(folder / ".lock", 0.0), pytest.raises(Unavailable):
+        export(log, folder)
+    assert export(log, folder).size == 2
+
+
+def test_a_folder_that_cannot_be_written_is_said(log: AuditLog, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Unavailable, match="cannot be written"):
+        export(log, tmp_path / "file" / "export")
+
+
+def test_a_log_that_is_shorter_than_its_last_export_is_not_exported(log: AuditLog, folder: Path) -> None:
+    """As after a copy of an older state was put in its place."""
+    fill(log, 4)
+    with log.database.reading() as connection:
+        state = connection.execute(select(head)).one()._mapping
+    fill(log, 4)
+    export(log, folder)
+    with log.database.writing() as connection:
+        connection.execute(delete(events).where(events.c.seq >= 4))
+        connection.execute(delete(checkpoints))
+        connection.execute(update(head).values(**state))
+    with pytest.raises(Corrupt):
+        export(log, folder)
 
 
 def test_a_folder_of_other_things_is_left_alone(log: AuditLog, folder: Path) -> None:

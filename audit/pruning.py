@@ -28,7 +28,7 @@ from audit.tables import event_documents, events, open_intents, prunings
 from tenancy.types import among
 
 ACTION: Final = "audit.prune"
-STEP: Final = 2_000
+STEP: Final = 1_000
 """Records of one transaction, which the writers of the log wait for."""
 
 _STAY: Final = frozenset({ACTION, "audit.key"})

@@ -19,6 +19,8 @@ from cache.stores.local import LocalStore
 from cache.stores.port import CacheStore
 from cache.stores.selector import Selector
 from service.cli import run
+from service.cli.console import audited
+from service.erasure import erase_user
 from service.users import delete_user
 from tenancy import directory, schema
 from tenancy.errors import NotFound, Unavailable
@@ -188,6 +190,20 @@ def test_every_entry_of_a_user_goes_by_the_operators_word_alone(acme: House) -> 
     assert (response.status_code, response.json()) == (200, {"removed": 1})
     assert asked(acme, "bo")["cache"]["status"] == "hit"
     assert asked(acme, "ana", {"query": SECRET})["cache"]["status"] == "miss"
+
+
+def test_an_erased_users_answers_go_wherever_they_are_remembered(acme: House) -> None:
+    asked(acme, "ana", {"query": SECRET})
+    asked(acme, "bo")
+    control, store = acme.services.control, acme.services.path.cache
+    principal = control.authenticator.operator("acme")
+    receipt = audited(
+        control, principal, "user.erase", lambda trail: erase_user(control, store, principal, "ana", trail)
+    )
+    assert receipt["destroyed"]["cache_entries"] == {"count": 1, "where": f"cache ({store.health().kind})"}
+    assert "zanzibar" not in json.dumps(acme.events("acme"))
+    assert [entry.question for entry in store.inspect(control.tenants.open(principal))] == [QUESTION["query"]]
+    assert asked(acme, "bo")["cache"]["status"] == "hit"
 
 
 def found_in(folder: Path, text: str) -> list[str]:

@@ -53,7 +53,7 @@ test-fast: $(STAMP) ## the suite without what takes more than seconds
 
 .PHONY: test-load
 test-load: $(STAMP) ## a real SGLang server under load, and restarted; takes the machine to itself
-	$(BIN)/pytest -q -m load tests/generation
+	$(BIN)/pytest -q -m load tests/generation tests/attest
 
 .PHONY: test-milvus
 test-milvus: $(STAMP) ## what needs a real Milvus server; one at a time on a machine
@@ -81,6 +81,10 @@ format: $(STAMP) ## rewrite the code in the project's format
 .PHONY: torture
 torture: $(STAMP) ## 200 kill -9 during ingestion and questions
 	STRONGROOM_KILLS=200 $(BIN)/pytest -q -s tests/faults
+
+.PHONY: honest
+honest: $(STAMP) ## 1,000 runs of 30 honest writers in two processes, on each database: no false alarm
+	STRONGROOM_HONEST_RUNS=1000 $(BIN)/pytest -q -s tests/audit/test_honest.py
 
 .PHONY: mutations
 mutations: $(STAMP) ## break each guard of isolation and see the oracle fail

@@ -21,7 +21,8 @@ from service.attest.stage import Stage, asked_about, code_of, word
 
 NAME: Final = "cache"
 TEMPLATE: Final = "attest"
-THRESHOLD: Final = 0.8
+THRESHOLD: Final = 0.5
+"""Cosine: what is alike is decided by the guards and the score behind it."""
 _NEED: Final = 0.95
 """Share of the controls: an answer may have expired or been evicted."""
 _SYSTEM: Final = (

@@ -86,11 +86,12 @@ def canaries(control: Control) -> Iterator[Pair]:
     sweep(control)
     run = secrets.token_hex(8)
     names = {side: f"{_PREFIX}{run}-{side}" for side in (LEFT, RIGHT)}
-    with _journal(control.settings.data_path / FOLDER, run, list(names.values())):
+    with _journal(control.settings.data_path / FOLDER, run, list(names.values())) as journal:
         try:
             yield Pair(control, run, *(_made(control, names[side]) for side in (LEFT, RIGHT)))
         finally:
             remove(control, list(names.values()))
+            journal.unlink(missing_ok=True)
 
 
 def sweep(control: Control) -> list[str]:
@@ -148,7 +149,7 @@ def on_record(control: Control, principal: Principal | None, action: str, work: 
 
 
 @contextmanager
-def _journal(folder: Path, run: str, names: list[str]) -> Iterator[None]:
+def _journal(folder: Path, run: str, names: list[str]) -> Iterator[Path]:
     """Locked before it has its name, and on the disk before a tenant is made."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     unnamed, path = folder / f"{run}.new", folder / f"{run}{_SUFFIX}"
@@ -158,8 +159,7 @@ def _journal(folder: Path, run: str, names: list[str]) -> Iterator[None]:
         os.write(descriptor, json.dumps(names).encode())
         os.fsync(descriptor)
         unnamed.rename(path)
-        yield
-        path.unlink(missing_ok=True)
+        yield path
     finally:
         unnamed.unlink(missing_ok=True)
         os.close(descriptor)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import insert, select
+from sqlalchemy import cast, delete, func, insert, select
 from sqlalchemy.engine import Connection
 
 from audit import signers
@@ -21,12 +21,17 @@ from audit.notes import vkey as vkey
 from audit.proofs import Tree
 from audit.tables import checkpoints, head
 from tenancy.errors import Corrupt, InvalidInput
+from tenancy.types import Integer
 
 if TYPE_CHECKING:
     from audit.log import AuditLog
 
 RECORDS: Final = 1_000
 """A writer leaves no more records than this without a checkpoint."""
+DENSE_S: Final = 86_400.0
+"""Seconds for which all checkpoints are kept; of those that are older, one an hour, which covers the others."""
+_LOOK_BACK_S: Final = 7 * DENSE_S
+_HOUR_S: Final = 3_600
 
 _HEAD: Final = select(head.c.size, head.c.root)
 _NEWEST: Final = select(checkpoints).order_by(checkpoints.c.size.desc()).limit(1)
@@ -77,6 +82,8 @@ def sign_in(connection: Connection, log: AuditLog, keys: Sequence[Signer]) -> Ch
     made = make(log.log_id, state.size, state.root, log.now(), keys)
     values = {"size": made.size, "root": made.root, "ts": made.time, "signer": keys[-1].id, "note": made.note}
     connection.execute(insert(checkpoints).values(values))
+    if newest is not None and newest.time // _HOUR_S != made.time // _HOUR_S:
+        _thin(connection, made.time - DENSE_S)
     return made
 
 
@@ -96,6 +103,13 @@ def at(log: AuditLog, size: int) -> Checkpoint | None:
 def _newest(connection: Connection) -> Checkpoint | None:
     row = connection.execute(_NEWEST).one_or_none()
     return None if row is None else _read(row.note)
+
+
+def _thin(connection: Connection, until: float) -> None:
+    """Of the checkpoints of the week before `until`, keep those of the largest size an hour."""
+    within = (checkpoints.c.ts >= until - _LOOK_BACK_S) & (checkpoints.c.ts < until)
+    kept = select(func.max(checkpoints.c.size)).where(within).group_by(cast(checkpoints.c.ts / _HOUR_S, Integer))
+    connection.execute(delete(checkpoints).where(within, checkpoints.c.size.not_in(kept)))
 
 
 def _require_genuine(connection: Connection, log: AuditLog, newest: Checkpoint) -> None:

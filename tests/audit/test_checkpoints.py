@@ -19,6 +19,7 @@ from audit.notes import Checkpoint, Signer, key_hash, make, parse_vkey, vkey
 from audit.proofs import consistency, inclusion, root, verify_consistency, verify_inclusion
 from audit.rotation import is_rotation, rotate, statement
 from audit.tables import checkpoints, events, head
+from audit.verify import verify
 from tenancy.control import Tenants
 from tenancy.errors import Corrupt, InvalidInput
 from tenancy.identity import Principal
@@ -180,6 +181,24 @@ def test_several_rotations_form_a_chain(log: AuditLog, read_all: ReadAll) -> Non
     keys = [base64.b64encode(key.public).decode() for key in signers.public_keys(log)]
     named = [(event.detail["old_key"], event.detail["new_key"]) for event in read_all(log)]
     assert named == list(pairwise(keys))
+
+
+def test_old_checkpoints_become_one_an_hour(log: AuditLog) -> None:
+    now = [1_800_000_000.0]
+    log._clock = lambda: now[0]
+    for _ in range(12):
+        grow(log, 1)
+        forced(log)
+        now[0] += 900
+    # They are a day old, all but the last hours'.
+    now[0] += 86_400 - 3_600
+    grow(log, 1)
+    newest = forced(log)
+    kept = sizes(log)
+    assert 4 <= len(kept) <= 9
+    assert kept[-5:] == [9, 10, 11, 12, 13]
+    assert verify(log).ok
+    assert consistency(log, 1, newest.size)
 
 
 def cut(log: AuditLog) -> None:

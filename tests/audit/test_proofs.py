@@ -4,7 +4,7 @@ import hashlib
 from functools import cache
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pymerkle import InmemoryTree
 from pymerkle import verify_consistency as their_consistency
@@ -66,12 +66,14 @@ def naive_root(first: int, end: int) -> bytes:
     return hashlib.sha256(b"\x01" + left + right).digest()
 
 
+@settings(deadline=None)
 @given(sizes)
 def test_the_root_of_every_past_tree_is_that_of_then(size: int) -> None:
     with engine().connect() as connection:
         assert Tree(connection).root(size) == naive_root(0, size)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_every_record_is_shown_to_be_in_every_tree_that_holds_it(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, SIZE))
@@ -91,6 +93,7 @@ def test_every_record_is_shown_to_be_in_every_tree_that_holds_it(data: st.DataOb
     assert not verify_inclusion(LEAVES[seq], other, size, path, root)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_every_tree_is_shown_to_begin_with_every_earlier_one(data: st.DataObject) -> None:
     new = data.draw(sizes)
@@ -143,6 +146,7 @@ def independent() -> InmemoryTree:
     return tree
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_an_independent_implementation_gives_the_same_paths(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, SIZE))
@@ -185,6 +189,7 @@ class Counting:
         return Result()
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_a_proof_reads_a_few_hundred_rows_at_most(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, SIZE))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -18,6 +18,7 @@ from typing import Any, Final
 from sqlalchemy import select
 
 from audit.erasure import ErasedTexts, erase_texts, holds_on
+from audit.holds import Hold
 from audit.log import AuditLog
 from audit.trail import Trail
 from cache.certificate.reports import Unlinked, unlink
@@ -26,7 +27,7 @@ from cache.stores.selector import Selector
 from service.control import Control
 from service.users import delete_user
 from tenancy import directory, schema
-from tenancy.errors import NotFound
+from tenancy.errors import Conflict, NotFound
 from tenancy.identity import Principal
 from tenancy.tenant import TenantHandle
 
@@ -35,9 +36,11 @@ _PAGE: Final = 1_000
 _REFERENCE: Final = re.compile(r"u_[0-9a-f]{32}")
 
 _RETAINED: Final[Mapping[str, str]] = {
-    "audit_records": "when and by which reference documents were reached; the texts in them are ciphertext without key",
+    "audit_records": "when and under which reference documents were reached, and ids that the caller chose; the texts "
+    "in them are ciphertext without a key",
     "documents": "they are the tenant's; what others asked and were shown is theirs",
     "pairs_kept_apart": "keyed hashes of two questions that must not share an answer; they name no person",
+    "memory_of_engines": "prompts under a salt that is not used any more, until they are evicted",
     "older_backups": "made by this program they hold no text and no key of one; the name in the directory is withdrawn "
     "when one is restored",
     "other_copies": "not reached: copies of the data directory made by other means, a database server's own logs and "
@@ -76,31 +79,64 @@ def erase_user(control: Control, store: CacheStore, principal: Principal, named:
     handle, log = control.tenants.open(principal), trail.log
     person = _find(control, handle, log, named)
     trail.note(detail={"user": person.subject})
-    requested = time.time()
-    held = holds_on(log, person.subject)
-    gone = None if held else _erase(control, store, principal, person, trail)
+    requested, held = time.time(), holds_on(log, person.subject)
+    destroyed = {} if held else _destroyed(_erase(control, store, principal, person, trail), log, store)
+    owner = {"tenant": principal.tenant, "tenant_id": principal.tenant_id}
+    return _receipt(control, log, trail, owner | {"subject": person.subject}, requested, held, destroyed)
+
+
+def erase_retained(control: Control, deleted: str, subject: str, trail: Trail) -> dict[str, Any]:
+    """Erase a person's texts from the log of a deleted tenant, which is all that is left there; returns the receipt.
+
+    `deleted` is the tenant's id, `subject` the `actor.ref` of an event. Raises `NotFound`, and `Conflict` for a tenant
+    that is still there.
+    """
+    tenant_id, name = control.tenants.resolve(deleted)
+    there = control.tenants.adoption.known(tenant_id).name
+    if there is not None:
+        raise Conflict("the tenant is not deleted", item=there, remedy=f"give --tenant {there}")
+    log = control.logs.of_id(tenant_id)
+    if not log.subjects.known(subject):
+        raise NotFound("nobody in this log has this reference", item=subject[:64], remedy="give an event's actor.ref")
+    trail.note(detail={"user": subject, "log": log.log_id})
+    requested, held = time.time(), holds_on(log, subject)
+    destroyed = {} if held else {"audit_texts": _texts(erase_texts(log, subject), log)}
+    owner = {"tenant": name, "tenant_id": tenant_id}
+    return _receipt(control, log, trail, owner | {"subject": subject}, requested, held, destroyed)
+
+
+def _receipt(
+    control: Control,
+    log: AuditLog,
+    trail: Trail,
+    about: Mapping[str, str],
+    requested: float,
+    held: Sequence[Hold],
+    destroyed: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Sign what happened, keep it beside the log, and put it on record."""
     log.flush()
     head = log.head()
+    kept = {"everything": "a legal hold keeps it until it is released"}
     receipt = control.tenants.deletion.signed(
         {
             "version": VERSION,
             "kind": "erasure receipt",
             "id": f"er_{secrets.token_hex(12)}",
-            "tenant": principal.tenant,
-            "tenant_id": principal.tenant_id,
-            "subject": person.subject,
+            **about,
             "requested": _iso(requested),
-            "outcome": "held" if gone is None else "erased",
+            "outcome": "held" if held else "erased",
             "finished": _iso(time.time()),
-            "destroyed": {} if gone is None else _destroyed(gone, log, store),
+            "destroyed": destroyed,
             "holds": [{"id": hold.id, "placed": _iso(hold.placed)} for hold in held],
             "audit_log": {"size": head.size, "root": head.root.hex()},
-            "retained": {"everything": "a legal hold keeps it until it is released"} if gone is None else _RETAINED,
+            "retained": kept if held else _RETAINED,
         }
     )
-    log.subjects.finish(person.subject, receipt)
-    trail.note(detail=_summary(person, receipt, gone))
-    if gone is None:
+    log.subjects.finish(about["subject"], receipt)
+    trail.note(detail={"receipt": receipt["id"]} | {name: one["count"] for name, one in destroyed.items()})
+    if held:
+        trail.note(detail={"holds": " ".join(hold.id for hold in held)})
         trail.conclude("refused", "legal-hold")
     return receipt
 
@@ -170,38 +206,29 @@ def _entries(handle: TenantHandle, store: CacheStore, user_id: str) -> list[str]
     return found
 
 
-def _destroyed(gone: _Gone, log: AuditLog, store: CacheStore) -> dict[str, Any]:
-    texts = gone.texts or ErasedTexts(0, 0, None, None)
-    data = "the tenant's database"
+def _texts(texts: ErasedTexts, log: AuditLog) -> dict[str, Any]:
     return {
-        "audit_texts": {
-            "count": texts.records,
-            "first": texts.first,
-            "last": texts.last,
-            "keys": texts.keys,
-            "where": f"audit log {log.log_id}",
-            "note": "questions, filters, answers and the name in these records; the keys that opened them are gone",
-        },
-        "cache_entries": {"count": gone.entries, "where": f"cache ({store.health().kind})"},
-        "directory": {"count": gone.directory, "where": data, "note": "the name, and memberships of groups"},
-        "api_keys": {"count": gone.keys, "where": "control plane"},
-        "feedback": {"count": gone.traces.feedback, "where": data, "note": "stays counted, tells of nobody"},
-        "evidence_hashes": {"count": gone.traces.labels, "where": data, "note": "stays counted, tells of nobody"},
-        "judgements": {
-            "count": gone.traces.judgements,
-            "where": data,
-            "note": "of the judge and the verifier, likewise",
-        },
-        "evaluation_sets": {"count": 0, "note": "none is made of what people ask"},
+        "count": texts.records,
+        "first": texts.first,
+        "last": texts.last,
+        "keys": texts.keys,
+        "where": f"audit log {log.log_id}",
+        "note": "questions, filters, answers and the name in these records; the keys that opened them are gone",
     }
 
 
-def _summary(person: _Person, receipt: Mapping[str, Any], gone: _Gone | None) -> dict[str, str | int | bool | None]:
-    found: dict[str, str | int | bool | None] = {"user": person.subject, "receipt": receipt["id"]}
-    if gone is None:
-        return found | {"holds": " ".join(hold["id"] for hold in receipt["holds"])}
-    texts = gone.texts or ErasedTexts(0, 0, None, None)
-    return found | {"text_keys": texts.keys, "records": texts.records, "entries": gone.entries, "keys": gone.keys}
+def _destroyed(gone: _Gone, log: AuditLog, store: CacheStore) -> dict[str, Any]:
+    data, traces = "the tenant's database", gone.traces
+    return {
+        "audit_texts": _texts(gone.texts or ErasedTexts(0, 0, None, None), log),
+        "cache_entries": {"count": gone.entries, "where": f"cache ({store.health().kind})"},
+        "directory": {"count": gone.directory, "where": data, "note": "the name, and memberships of groups"},
+        "api_keys": {"count": gone.keys, "where": "control plane"},
+        "feedback": {"count": traces.feedback, "where": data, "note": "stays counted, tells of nobody"},
+        "evidence_hashes": {"count": traces.labels, "where": data, "note": "stays counted, tells of nobody"},
+        "judgements": {"count": traces.judgements, "where": data, "note": "of the judge and the verifier, likewise"},
+        "evaluation_sets": {"count": 0, "note": "none is made of what people ask"},
+    }
 
 
 def _iso(moment: float) -> str:

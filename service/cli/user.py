@@ -57,7 +57,15 @@ def delete(user: str, /, *, tenant: Tenant, common: Common = DEFAULT) -> None:
 
 
 @app.command
-def erase(user: str, /, *, tenant: Tenant, yes: bool = False, common: Common = DEFAULT) -> int:
+def erase(
+    user: str,
+    /,
+    *,
+    tenant: Annotated[str | None, Parameter(name=["--tenant", "-t"], help="The tenant's name.")] = None,
+    deleted: Annotated[str | None, Parameter(help="The id of a deleted tenant, whose log is retained.")] = None,
+    yes: bool = False,
+    common: Common = DEFAULT,
+) -> int:
     """Delete a user and make every text of theirs in the audit unreadable for good; prints the signed receipt.
 
     The audit's records stay, and verify as before. A legal hold keeps everything: the receipt says so, and the exit
@@ -66,21 +74,24 @@ def erase(user: str, /, *, tenant: Tenant, yes: bool = False, common: Common = D
     Parameters
     ----------
     user: str
-        The user's name or id; of one who was deleted before, the `actor.ref` of an event.
+        The user's name or id; of one who was deleted before, or of a deleted tenant, the `actor.ref` of an event.
     yes: bool
         Do not ask; needed where there is no terminal.
     """
-    from service.erasure import erase_user
+    from service.erasure import erase_retained, erase_user
+    from service.retention import one_log
     from service.wiring import cache_store
 
     with opened(common) as control:
-        principal = control.authenticator.operator(tenant)
+        principal, _ = one_log(control, tenant, system=False, deleted=deleted)
         if not yes:
             _confirm(user)
         store = cache_store(control.settings, patient=True)
         try:
 
             def work(trail: Trail) -> dict[str, Any]:
+                if principal is None:
+                    return erase_retained(control, deleted or "", user, trail)
                 return erase_user(control, store, principal, user, trail)
 
             receipt = audited(control, principal, "user.erase", work)

@@ -328,6 +328,29 @@ def test_who_was_deleted_before_is_erased_by_the_reference_in_the_audit(
     assert command(capsys, "user", "erase", "u_" + "0" * 32, "--tenant", "acme", "--yes", code=1)
 
 
+def test_texts_in_the_retained_log_of_a_deleted_tenant_are_erased_too(
+    house: House, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ask(house, NAME, QUESTION)
+    subject = next(event["actor"]["ref"] for event in house.events("acme") if event["action"] == "answer")
+    tenant_id = log_of(house).log_id
+    wanted = ("user", "erase", subject, "--deleted")
+    assert "--tenant acme" in command(capsys, *wanted, "acme", "--yes", code=1)
+    deleted = command(capsys, "tenant", "delete", "acme", "--yes")["tenant_id"]
+    assert deleted == tenant_id
+    shown = ("audit", "query", "--deleted", deleted)
+    assert "marzipan" in json.dumps(command(capsys, *shown))
+    assert command(capsys, "user", "erase", "u_" + "0" * 32, "--deleted", deleted, "--yes", code=1)
+    hold = command(capsys, "audit", "hold", "--deleted", deleted, "--reason", "case 17")
+    assert command(capsys, *wanted, deleted, "--yes", code=1)["outcome"] == "held"
+    command(capsys, "audit", "release", hold["id"], "--deleted", deleted)
+    receipt = command(capsys, *wanted, deleted, "--yes")
+    assert (receipt["outcome"], list(receipt["destroyed"])) == ("erased", ["audit_texts"])
+    assert verify(receipt, base64.b64decode(house.services.control.tenants.public_key))
+    assert "marzipan" not in json.dumps(command(capsys, *shown))
+    assert [row["verdict"] for row in command(capsys, "audit", "verify", "--deleted", deleted)] == ["ok"]
+
+
 def test_no_row_of_the_evidence_tells_of_an_erased_person(house: House) -> None:
     control = house.services.control
     tenant = control.tenants.open(control.authenticator.operator("acme"))

@@ -135,7 +135,7 @@ def verify(
     deleted: Deleted = None,
     key: Annotated[list[str] | None, Parameter(help="For an export: the log's public key; repeat for several.")] = None,
     checkpoint: Annotated[
-        list[Path] | None, Parameter(help="For an export: a file with a checkpoint that was kept; repeat for several.")
+        list[Path] | None, Parameter(help="A file with a checkpoint that was kept elsewhere; repeat for several.")
     ] = None,
     after: Annotated[
         Path | None, Parameter(help="For an export: an earlier manifest, where the parts before it are not there.")
@@ -153,11 +153,15 @@ def verify(
     """
     from audit.verify import verify as verify_log
     from service.cli.audit_export import verify_folder
+    from service.cli.audit_log import read_checkpoint
 
     if folder is not None and tenant is None and deleted is None:
         return verify_folder(common, folder, key or [], checkpoint or [], after)
-    if folder is not None or key or checkpoint or after is not None:
+    if folder is not None or key or after is not None:
         raise InvalidInput("an export is checked by itself", item="audit verify", remedy="give FOLDER and --key VKEY")
+    if checkpoint and tenant is None and deleted is None:
+        raise InvalidInput("a checkpoint is of one log", item="--checkpoint", remedy="name the log, or a FOLDER")
+    known = [read_checkpoint(path) for path in checkpoint or []]
     with opened(common) as control:
         names = (
             [tenant]
@@ -167,7 +171,7 @@ def verify(
         rows = []
         for name in names:
             _, log = log_of(control, name, name is None and deleted is None, deleted)
-            found = verify_log(log, recover=True)
+            found = verify_log(log, recover=True, known=known)
             rows.append(
                 {
                     "log": name or deleted or "system",

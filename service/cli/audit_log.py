@@ -151,11 +151,13 @@ def prove(
 
 
 def _consistency(log: AuditLog, old: str, new: int | None) -> dict[str, Any]:
+    from audit.checkpoints import verify_note
+    from audit.signers import public_keys
     from service.proofs import consistency_of, newest
 
     if old.isascii() and old.isdigit():
         return consistency_of(log, int(old), new)
-    kept = _kept(log, Path(old))
+    kept = verify_note(read_checkpoint(Path(old)).note, *(one.vkey for one in public_keys(log)))
     ends = newest(log).size if new is None else new
     if kept.size > ends:
         reason = f"{kept.size} records were signed, and {ends} are there"
@@ -167,16 +169,15 @@ def _consistency(log: AuditLog, old: str, new: int | None) -> dict[str, Any]:
     return found | {"verdict": "grew"}
 
 
-def _kept(log: AuditLog, path: Path) -> Checkpoint:
-    """A checkpoint out of a file, which one of the log's keys has to have signed."""
-    from audit.checkpoints import verify_note
-    from audit.signers import public_keys
+def read_checkpoint(path: Path) -> Checkpoint:
+    """The checkpoint in a file, whoever signed it. Raises `InvalidInput`."""
+    from audit.checkpoints import parse
 
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise InvalidInput("the checkpoint cannot be read", item=str(path), remedy=type(error).__name__) from None
-    return verify_note(text, *(one.vkey for one in public_keys(log)))
+    return parse(text)
 
 
 def _write(path: Path, text: str) -> None:

@@ -174,12 +174,17 @@ def test_the_command_tells_a_log_that_was_put_back(acme: Run, folder: Path, tmp_
     shutil.rmtree(log)
     shutil.copytree(copy, log)
     assert data(acme("audit", "verify", "--tenant", "acme", "--json"))[0]["verdict"] == "ok"
+    code, out, _ = acme("audit", "verify", "--tenant", "acme", "--checkpoint", str(file), "--json")
+    assert (code, json.loads(out)[0]["verdict"]) == (1, "truncated")
+    assert acme("audit", "verify", "--checkpoint", str(file))[0] == 2
     code, out, _ = acme("audit", "prove", "--tenant", "acme", "--consistency", str(file), "--json")
     assert (code, json.loads(out)["verdict"]) == (1, "altered")
     for question in ("one", "two", "three", "four", "five"):
         acme("ask", "--tenant", "acme", "--user", "ana", question)
     code, out, _ = acme("audit", "prove", "--tenant", "acme", "--consistency", str(file), "--json")
     assert (code, json.loads(out)["verdict"]) == (1, "altered")
+    code, out, _ = acme("audit", "verify", "--tenant", "acme", "--checkpoint", str(file), "--json")
+    assert (code, json.loads(out)[0]["verdict"]) == (1, "edited")
 
 
 def test_a_key_is_rotated_on_record(acme: Run) -> None:

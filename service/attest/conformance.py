@@ -1,6 +1,7 @@
 """Contracts: can this deployment, as it is configured and running, keep what was agreed with each tenant?
 
-Read are contracts and settings alone, no tenant's data. Each check is also made of a contract that the deployment
+Read are contracts and settings, and of tenants that agreed on it which adapters they have and what those declare;
+no document, question or answer. Each check is also made of a contract that the deployment
 cannot keep, which it has to refuse.
 """
 
@@ -11,11 +12,15 @@ from typing import Final
 
 import msgspec
 
+from audit.retention import LONGEST
+from generation.adapters.lineage import Origin, origins
+from generation.adapters.registry import registered
 from service.attest.claims import Claim, Layer, Tally, inconclusive, not_built
 from service.attest.running import is_running
 from service.control import Control
 from service.engines import require_possible
 from service.generators import pools_of, table_of
+from service.retention import class_of
 from service.settings import PoolSettings, Settings
 from tenancy.contract import Contract, GenerationTerms, stored_contract
 from tenancy.errors import StrongroomError
@@ -56,6 +61,8 @@ def examine(control: Control, tenants: Sequence[str]) -> Layer:
             _tier(settings, agreed),
             _generation(settings, agreed),
             _memory(settings, agreed),
+            _retention(control, agreed),
+            _declared(control, agreed),
             *_absent(),
         ],
     )
@@ -101,10 +108,43 @@ def _may_share(pool: PoolSettings) -> bool:
     return pool.kind != "extractive" and pool.kv_isolation == "waived" and not pool.dedicated_to
 
 
+def _retention(control: Control, agreed: Agreed) -> Claim:
+    """The class by which a tenant's audit records would be pruned is the one agreed, or the deployment's."""
+    tally = Tally("audit records are kept for the time agreed")
+    for name, contract in agreed:
+        wanted = contract.audit.retention or control.settings.audit.retention
+        tally.probe(class_of(control, name) != wanted, name)
+    # Of a deleted tenant no contract says anything: it has to be the longest.
+    tally.control(class_of(control, None, deleted=True) == LONGEST, "a deleted tenant")
+    return tally.close()
+
+
+def _declared(control: Control, agreed: Agreed) -> Claim:
+    claim = "adapters say what they were trained on, where that was agreed"
+    asked = [name for name, contract in agreed if contract.generation.declared_adapters]
+    if not asked:
+        return not_built(claim, "no contract asks for it (generation.declared_adapters)")
+    tally = Tally(claim)
+    tally.control(bool(_undeclared({_NOWHERE}, [])), "an adapter that declares nothing")
+    for name in asked:
+        handle = control.tenants.open(control.authenticator.operator(name))
+        with handle.reading() as view:
+            usable = {one.id for one in registered(view) if one.revoked is None}
+        tally.probe(bool(_undeclared(usable, origins(handle.audit))), name)
+    return tally.close()
+
+
+def _undeclared(usable: set[str], known: Sequence[Origin]) -> set[str]:
+    return usable - {one.id for one in known if one.declarations}
+
+
 def _absent() -> list[Claim]:
     """What a contract cannot say yet is promised to nobody."""
     why = "contracts have no term for it"
-    return [not_built(f"{commitment} are as agreed", why) for commitment in ("caching rules", "telemetry rules")]
+    return [
+        not_built(f"{commitment} are as agreed", why)
+        for commitment in ("rules for training", "caching rules", "telemetry rules")
+    ]
 
 
 def _refuses(check: Callable[[], object]) -> bool:

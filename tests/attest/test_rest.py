@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from service.attest.running import is_running, publish
 from service.attest.stage import Stage
 from service.attest.statistics import compare
 from service.settings import load_settings
-from tenancy.contract import Contract, GenerationTerms
+from tenancy.contract import AuditTerms, Contract, GenerationTerms
 from tenancy.errors import NotFound
 from tests.attest.place import FEW, Place, claim, confuse_tenants, placed, plain, table, verdicts
 
@@ -164,6 +165,28 @@ class TestContracts:
             place.control.tenants.set_contract("acme", Contract())
         assert claim(found, failing).verdict == "FAIL", plain(found)
         assert "acme" in claim(found, failing).finding
+
+    def test_another_class_than_the_one_agreed_fails_it(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+        place.control.tenants.set_contract("acme", Contract(audit=AuditTerms(retention="6-years")))
+        try:
+            assert claim(conformance.examine(place.control, []), "time agreed").verdict == "PASS"
+            monkeypatch.setattr(conformance, "class_of", lambda control, *_, **__: control.settings.audit.retention)
+            found = conformance.examine(place.control, [])
+        finally:
+            place.control.tenants.set_contract("acme", Contract())
+        assert claim(found, "time agreed").verdict == "FAIL", plain(found)
+
+    def test_an_adapter_that_declares_nothing_fails_it(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert claim(conformance.examine(place.control, []), "trained on").verdict == "NOT BUILT"
+        agreed = Contract(generation=GenerationTerms(declared_adapters=True))
+        place.control.tenants.set_contract("acme", agreed)
+        try:
+            assert claim(conformance.examine(place.control, []), "trained on").verdict == "PASS"
+            monkeypatch.setattr(conformance, "registered", lambda _: [SimpleNamespace(id="a", revoked=None)])
+            found = conformance.examine(place.control, [])
+        finally:
+            place.control.tenants.set_contract("acme", Contract())
+        assert claim(found, "trained on").verdict == "FAIL", plain(found)
 
     def test_a_contract_of_another_version_fails_it(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Contract, "stored", lambda _: {"promise": True})

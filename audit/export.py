@@ -86,6 +86,14 @@ def export(
         raise Unavailable("the export cannot be written", item=str(folder), remedy=str(error.strerror)) from error
 
 
+def is_own(log: AuditLog, found: format_of.Manifest) -> bool:
+    """Whether a key of `log` signed this manifest."""
+    keys = {key.id: key.public for key in signers.public_keys(log)}
+    own = next((listed.key for listed in found.keys if listed.key.id == found.signer), None)
+    signed = own is not None and keys.get(own.id) == own.public and own.signed(found.signed, found.signature)
+    return signed and found.log == log.log_id
+
+
 class _Export:
     def __init__(
         self, log: AuditLog, folder: Path, as_of: int | None, part_records: int, progress: Progress | None
@@ -166,9 +174,7 @@ class _Export:
             raise Corrupt("the newest manifest cannot be read", item=manifests[-1], remedy=_ANEW) from None
         if found.log != self._log.log_id:
             raise Conflict("the folder has the export of another log", item=str(self._folder))
-        keys = {key.id: key.public for key in signers.public_keys(self._log)}
-        own = next((listed.key for listed in found.keys if listed.key.id == found.signer), None)
-        if own is None or keys.get(own.id) != own.public or not own.signed(found.signed, found.signature):
+        if not is_own(self._log, found):
             raise Corrupt("the newest manifest is not as this log signed it", item=manifests[-1], remedy=_ANEW)
         return found
 

@@ -19,6 +19,7 @@ from service.engine_check import EngineWatch
 from service.routes import (
     answers,
     audit,
+    audit_exports,
     audit_lineage,
     audit_proofs,
     audit_reports,
@@ -47,6 +48,7 @@ def create_app(services: Services) -> Edge:
         feedback.router(services),
         documents.router(services),
         audit.router(services),
+        audit_exports.router(services),
         audit_lineage.router(services),
         audit_proofs.router(services),
         audit_reports.router(services),

@@ -196,10 +196,11 @@ class _Records:
 
     def _accounted(self) -> None:
         """Each record without its bytes lies in a range that a record of the log says was pruned."""
+        self._prunings.sort()
         for part in self._parts:
             for first, last in part.pruned:
                 place = first
-                for begin, end in sorted(self._prunings):
+                for begin, end in self._prunings:
                     if begin <= place <= end:
                         place = end + 1
                 if place <= last:

@@ -1,7 +1,8 @@
 """Past hits of the cache as the log has them: what was asked, what the served answer had been made for, and from what.
 
-Nothing is guessed. A text whose key was destroyed, a record that was pruned, an origin that the log does not have are
-named in `missing`, and what would follow from them stays open.
+Nothing is guessed. A text whose key was destroyed, an origin that was pruned or that the log does not have are named in
+`missing`, and what would follow from them stays open. Which of the pruned records were hits nobody knows any more:
+`pruned` counts them all.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import Float, Select, bindparam, select
+from sqlalchemy import ColumnElement, Float, Select, bindparam, func, select
 from sqlalchemy.engine import Connection
 
 from audit.log import AuditLog, Head, read_head
 from audit.record import Event, decode
 from audit.subjects import Erased, SubjectKeys
-from audit.tables import events
+from audit.tables import events, prunings
 from tenancy.errors import Corrupt
 from tenancy.types import Integer, among
 
@@ -62,6 +63,14 @@ def state_of(log: AuditLog) -> Head:
         return read_head(connection)
 
 
+def pruned(log: AuditLog, head: Head, *, since: float | None = None, until: float | None = None) -> int:
+    """How many of the first `head.size` records were pruned that are of this time."""
+    inside = (events.c.seq >= prunings.c.first) & (events.c.seq <= prunings.c.last) & (events.c.seq < head.size)
+    query = select(func.count()).select_from(prunings).join(events, inside).where(*_window(since, until))
+    with log.database.reading() as connection:
+        return int(connection.execute(query).scalar_one())
+
+
 def past_hits(
     log: AuditLog, head: Head, *, since: float | None = None, until: float | None = None, actor: str | None = None
 ) -> Iterator[Hits]:
@@ -93,14 +102,18 @@ def _hits(since: float | None, until: float | None, actor: str | None) -> Select
         events.c.phase == "intent",
         events.c.seq > bindparam("after", type_=Integer),
         events.c.seq < bindparam("size", type_=Integer),
+        *_window(since, until),
     ]
-    if since is not None:
-        conditions.append(events.c.ts >= bindparam(None, since, type_=Float))
-    if until is not None:
-        conditions.append(events.c.ts < bindparam(None, until, type_=Float))
     if actor is not None:
         conditions.append(events.c.actor == actor)
     return select(events.c.seq, events.c.payload).where(*conditions).order_by(events.c.seq).limit(PAGE)
+
+
+def _window(since: float | None, until: float | None) -> Iterator[ColumnElement[bool]]:
+    if since is not None:
+        yield events.c.ts >= bindparam(None, since, type_=Float)
+    if until is not None:
+        yield events.c.ts < bindparam(None, until, type_=Float)
 
 
 def _origins(connection: Connection, hits: Sequence[Event]) -> dict[int, bytes]:
@@ -157,7 +170,7 @@ def _text(event: Event, subjects: SubjectKeys, what: str, missing: list[str]) ->
     """The question of an event; `what` it is called where it is missing."""
     sealed = None if event.content is None else event.content.question
     if sealed is None:
-        missing.append(f"{what} not on record")
+        missing.append(f"{what} without text")
         return None
     try:
         return subjects.open(event.actor.ref or "", "question", sealed)

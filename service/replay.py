@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import select
 
-from audit.hits import PastHit, past_hits, state_of
+from audit.filters import check_window
+from audit.hits import PastHit, past_hits, pruned, state_of
 from audit.log import AuditLog
 from audit.record import CacheUse
 from cache import replay as rungs
@@ -83,8 +84,9 @@ def replay(
 ) -> dict[str, Any]:
     """Decide every hit of the window again; `user` is a name. Nothing is served, stored, touched or counted.
 
-    Raises `NotFound` for a user whom the tenant does not have.
+    Raises `NotFound` for a user whom the tenant does not have, `InvalidInput` for a window that ends before it begins.
     """
+    check_window(since, until)
     log = control.logs.of(principal)
     head, tally = state_of(log), _Tally()
     tenant = path.tenants.open(principal)
@@ -102,7 +104,10 @@ def replay(
             for hit in page.served:
                 tally.add(again.row(hit, questions=questions))
         progress(len(page.served))
-    return _report(path.ladder, tally) | {"as_of": {"size": head.size, "root": head.root.hex()}}
+    return _report(path.ladder, tally) | {
+        "pruned": pruned(log, head, since=since, until=until),
+        "as_of": {"size": head.size, "root": head.root.hex()},
+    }
 
 
 def _report(ladder: Ladder, tally: _Tally) -> dict[str, Any]:

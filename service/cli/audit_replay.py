@@ -98,6 +98,8 @@ def _show(common: Common, found: dict[str, Any], *, questions: bool) -> None:
     for title, counts in (("refused by", found["refused_by"]), ("not to be had", found["missing"])):
         if counts:
             print(f"{title}: " + clean(", ".join(f"{name} {count}" for name, count in counts.items())))
+    if found["pruned"]:
+        print(f"{found['pruned']} records of this time were pruned: which of them were hits is not known")
     rules = found["rules"]
     verifier = rules["verifier"] or "no verifier"
     print(f"rules: {rules['guards']}, {rules['score']}, {verifier}; as of {found['as_of']['size']} records")

@@ -370,6 +370,22 @@ def test_the_tenant_that_a_refused_declaration_names_learns_of_it_and_not_of_who
     assert "globex" not in json.dumps(mine)
 
 
+@pytest.mark.slow
+def test_a_restored_tenant_keeps_its_record_and_a_copy_has_none(cli: Run, folder: Path) -> None:
+    source = write_adapter(folder / "voice")
+    (source / FILE).write_text(json.dumps({"format": "strongroom-training-1", "sources": [_plain(of())]}))
+    backup = str(folder / "acme.backup")
+    assert cli("backup", "--tenant", "acme", backup)[0] == 0
+    assert cli("adapter", "add", "voice", str(source), "--tenant", "acme")[0] == 0
+    assert cli("restore", backup, "--as", "copy")[0] == 0
+    assert data(cli("lineage", "--tenant", "copy", "--json"))["trained"] == "no"
+    assert cli("tenant", "suspend", "acme")[0] == 0
+    assert data(cli("lineage", "--tenant", "acme", "--json"))["trained"] == "yes", "suspended or not"
+    assert cli("restore", backup, "--replace")[0] == 0
+    found = data(cli("lineage", "--tenant", "acme", "--json"))
+    assert (found["trained"], found["adapters"][0]["state"]) == ("yes", "gone")
+
+
 def test_an_undeclared_adapter_is_said_aloud(cli: Run, folder: Path) -> None:
     code, _, said = cli("adapter", "add", "voice", str(write_adapter(folder / "voice")), "--tenant", "acme")
     assert code == 0

@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from sqlalchemy import update
+from sqlalchemy import insert, update
 
 from audit import hits
 from audit.hits import past_hits, state_of
 from audit.log import AuditLog
 from audit.record import Event, encode
-from audit.tables import events
+from audit.tables import events, prunings
 from cache.decision import Reason
 from cache.guards import compare
 from cache.openings import close_template, open_template
@@ -28,7 +28,7 @@ from retrieval import cached
 from service.cli import run
 from service.replay import replay
 from tenancy import directory
-from tenancy.errors import NotFound
+from tenancy.errors import InvalidInput, NotFound
 from tenancy.identity import Role
 from tenancy.tenant import TenantHandle
 from tests.service.house import House
@@ -233,6 +233,21 @@ def test_a_pruned_origin_is_named(house: House) -> None:
     assert ("freshness", "unknown") in [(one["rung"], one["verdict"]) for one in found["rows"][0]["findings"]]
 
 
+def test_pruned_records_are_counted_and_not_among_the_hits(house: House) -> None:
+    hit(house)
+    assert again(house)["pruned"] == 0
+    (event,) = events_of(house)
+    log = log_of(house)
+    with log.database.writing() as connection:
+        bare = {"payload": b"", "phase": "", "cache_status": None}
+        connection.execute(update(events).where(events.c.seq.between(1, event.seq)).values(bare))
+        connection.execute(insert(prunings).values(first=1, last=event.seq, seq=event.seq + 2, ts=0.0))
+    found = again(house)
+    assert (found["hits"], found["pruned"]) == (0, event.seq)
+    assert again(house, since=event.time)["pruned"] == 1
+    assert again(house, until=0.0)["pruned"] == 0
+
+
 def test_the_rights_of_a_token_are_not_guessed(house: House) -> None:
     hit(house)
     log = log_of(house)
@@ -292,6 +307,8 @@ def test_a_window_and_a_user_narrow_it(house: House) -> None:
     assert (again(house, since=0.0)["hits"], again(house, until=0.0)["hits"]) == (2, 0)
     with pytest.raises(NotFound):
         again(house, user="nobody")
+    with pytest.raises(InvalidInput):
+        again(house, since=2.0, until=1.0)
 
 
 def test_looking_changes_nothing(house: House) -> None:

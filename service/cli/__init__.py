@@ -77,7 +77,7 @@ app.command("service.cli.key:app", name="key", group=_TENANTS, help="Create, lis
 app.command(
     "service.cli.group:app", name="group", group=_TENANTS, help="Add, remove and list members of groups; groups nest."
 )
-app.command("service.cli.user:app", name="user", group=_TENANTS, help="Delete users of a tenant.")
+app.command("service.cli.user:app", name="user", group=_TENANTS, help="Delete and erase users of a tenant.")
 app.command(
     "service.cli.adapter:app",
     name="adapter",

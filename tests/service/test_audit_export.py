@@ -6,6 +6,7 @@ import ast
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -58,6 +59,28 @@ def test_the_next_export_adds_what_is_new(acme: Run, exported: Path) -> None:
     found = acme("audit", "verify", str(exported), "--key", key, "--checkpoint", str(exported / "old.txt"), "--json")
     assert data(found)["agreed"] == [made["first"]]
     assert data(found)["unnamed"] == ["old.txt"]
+
+
+def test_an_auditor_with_an_early_key_and_an_old_checkpoint(acme: Run, tmp_path: Path) -> None:
+    """The key is noted and a checkpoint kept when the log is young; the key changes, and the export comes later."""
+    early = str(data(acme("audit", "key", "--tenant", "acme", "--json"))[0]["key"])
+    kept = tmp_path / "kept.txt"
+    kept.write_text(acme("audit", "checkpoint", "--tenant", "acme")[1])
+    assert acme("ask", "--tenant", "acme", "--user", "ana", "How long is the notice period?")[0] == 0
+    assert acme("audit", "rotate-key", "--tenant", "acme")[0] == 0
+    target = tmp_path / "evidence"
+    assert acme("audit", "export", "--tenant", "acme", str(target))[0] == 0
+    code, out, _ = acme("audit", "verify", str(target), "--key", early, "--checkpoint", str(kept))
+    assert code == 0, out
+    assert re.search(r"^the kept checkpoint of \d+ records agrees$", out, re.MULTILINE)
+    # Another tenant's checkpoint, or a key that is none of this log, is no evidence about it.
+    assert acme("tenant", "create", "globex")[0] == 0
+    theirs = str(data(acme("audit", "key", "--tenant", "globex", "--json"))[0]["key"])
+    code, out, _ = acme("audit", "verify", str(target), "--key", theirs)
+    assert (code, out.partition(" ")[0]) == (1, "UNTRUSTED")
+    kept.write_text(acme("audit", "checkpoint", "--tenant", "globex")[1])
+    code, out, _ = acme("audit", "verify", str(target), "--key", early, "--checkpoint", str(kept))
+    assert (code, out.partition(":")[0]) == (1, "CHECKPOINT")
 
 
 def test_an_altered_export_fails(acme: Run, exported: Path) -> None:

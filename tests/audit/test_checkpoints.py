@@ -273,6 +273,14 @@ def test_a_log_that_cannot_be_signed_goes_on_writing(log: AuditLog, caplog: pyte
     assert "has no new checkpoint" in caplog.text
 
 
+def test_a_key_that_is_lost_is_not_taken_for_one_that_was_never_made(log: AuditLog) -> None:
+    grow(log, 1)
+    forced(log)
+    forget_key(log)
+    with pytest.raises(Corrupt):
+        signers.current(log)
+
+
 def test_a_key_of_another_log_does_not_open(log: AuditLog, logs: AuditLogs) -> None:
     other = logs.of(None)
     grow(log, 1)

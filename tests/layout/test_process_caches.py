@@ -34,6 +34,7 @@ KEPT = {
     "tenancy/throttle.py": "network address and key id, before any tenant is known; a fixed number",
     "tenancy/jwks.py": "issuer, before any tenant is known",
     "audit/log.py": "the log of one tenant; a fixed number of records wait",
+    "audit/logs.py": "log id (elsewhere: tenancy.recent); logs that grew, until their next checkpoint, ten seconds later",
     "audit/marks.py": "log id; numbers, for logs with open intents of the last half minute",
     "audit/subjects.py": "the subject keys of one tenant; a fixed number, lives with its log",
 }
@@ -68,6 +69,8 @@ PER_REQUEST = {
     "audit/trail.py": "the trail of one request",
     "generation/guardrails/topics.py": "the blocked phrases of one contract, for one request",
     "generation/links.py": "the check of one answer",
+    "audit/evidence.py": "one verification",
+    "audit/proofs.py": "one proof",
     "audit/verify.py": "one verification",
     "indexing/batch.py": "one run of ingestion",
 }

@@ -34,7 +34,7 @@ KEPT = {
     "tenancy/throttle.py": "network address and key id, before any tenant is known; a fixed number",
     "tenancy/jwks.py": "issuer, before any tenant is known",
     "audit/log.py": "the log of one tenant; a fixed number of records wait",
-    "audit/logs.py": "log id (elsewhere: tenancy.recent); logs that grew, until their next checkpoint, ten seconds later",
+    "audit/logs.py": "log id (besides: tenancy.recent); logs that grew, until their next checkpoint in ten seconds",
     "audit/marks.py": "log id; numbers, for logs with open intents of the last half minute",
     "audit/subjects.py": "the subject keys of one tenant; a fixed number, lives with its log",
 }

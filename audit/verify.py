@@ -152,7 +152,8 @@ class _Check:
         if event.log != self._log.log_id:
             raise Bad("edited", seq, "the record belongs to another log")
         self._follows(row)
-        differing = [name for name, value in columns(event).items() if row._mapping[name] != value]
+        held = row._mapping
+        differing = [name for name, value in columns(event).items() if held[name] != value]
         if differing:
             raise Bad("edited", seq, f"columns differ from the stored bytes: {', '.join(differing)}")
         if touched != documents(event):

@@ -38,6 +38,9 @@ def test_honest_runs_raise_no_alarm(
             child.stdin.flush()
             run(log, name, tally, child.stdout.readline)
             logs.forget(log.log_id)
+            if number % 50 == 49:
+                sys.stdout.write(f"\n{'PostgreSQL' if storage else 'SQLite'}: {tally}")
+                sys.stdout.flush()
         child.stdin.close()
     assert child.returncode == 0
     sys.stdout.write(f"\n{'PostgreSQL' if storage else 'SQLite'}: {tally}\n")

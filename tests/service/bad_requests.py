@@ -23,11 +23,12 @@ DELETE: Final = SPARE.but(method="DELETE", body=None)
 LIST: Final = Sent("GET", "/v1/documents", "ingest")
 EVENTS: Final = Sent("GET", "/v1/audit/events?limit=1", "auditor")
 EVENT: Final = Sent("GET", "/v1/audit/events/0", "auditor")
+EXPORT: Final = Sent("POST", "/v1/audit/exports", "auditor", json_of({}))
 ENTRIES: Final = Sent("GET", "/v1/cache/entries", "admin")
 INVALIDATE: Final = Sent("DELETE", "/v1/cache/entries?template=none", "admin")
 MODELS: Final = Sent("GET", "/v1/models", "reader")
 ROUTES: Final = (
-    QUESTION, ANSWER, LIST, SHOW, PUT, PATCH, DELETE, EVENTS, EVENT, ENTRIES, INVALIDATE, MODELS,
+    QUESTION, ANSWER, LIST, SHOW, PUT, PATCH, DELETE, EVENTS, EVENT, EXPORT, ENTRIES, INVALIDATE, MODELS,
 )  # fmt: skip
 ROLES: Final = ("reader", "ingest", "auditor", "admin")
 TENANT_HEADERS: Final = ("X-Tenant", "x-tenant-id", "X-Tenant-Name", "Tenant", "X-Strongroom-Tenant")

@@ -40,9 +40,10 @@ def inclusion_of(log: AuditLog, seq: int, size: int | None) -> dict[str, Any]:
 
     Raises `InvalidInput` where it is not.
     """
-    signed = newest(log) if size is None else at(log, size)
-    size = signed.size if size is None and signed is not None else size or 0
+    now = newest(log) if size is None else None
+    size = now.size if now else int(size or 0)
     path = proofs.inclusion(log, seq, size)
+    signed = now or at(log, size)
     leaf, root = proofs.leaf(log, seq), signed.root if signed else proofs.root(log, size)
     if not proofs.verify_inclusion(leaf, seq, size, path, root):
         raise _damaged(log)
@@ -62,9 +63,10 @@ def consistency_of(log: AuditLog, old: int, new: int | None) -> dict[str, Any]:
 
     Raises `InvalidInput` for sizes that the log does not have.
     """
-    signed = newest(log) if new is None else at(log, new)
-    new = signed.size if new is None and signed is not None else new or 0
+    now = newest(log) if new is None else None
+    new = now.size if now else int(new or 0)
     path = proofs.consistency(log, old, new)
+    signed = now or at(log, new)
     before, after = proofs.root(log, old), signed.root if signed else proofs.root(log, new)
     if not proofs.verify_consistency(old, new, before, after, path):
         raise _damaged(log)

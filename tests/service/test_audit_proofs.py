@@ -151,6 +151,8 @@ def test_the_command_proves(acme: Run, tmp_path: Path) -> None:
     assert verify_consistency(kept.size, new.size, kept.root, new.root, path_of(found))
     found = data(acme("audit", "prove", "--tenant", "acme", "--consistency", "1", "--size", "3", "--json"))
     assert (found["old"], found["new"]) == (1, 3)
+    for words in (("--seq", "1", "--size", "9" * 30), ("--seq", "9" * 30), ("--consistency", "9" * 30)):
+        assert acme("audit", "prove", "--tenant", "acme", *words)[0] == 2
     assert acme("audit", "prove", "--tenant", "acme")[0] == 2
     assert acme("audit", "prove", "--tenant", "acme", "--seq", "1", "--consistency", "1")[0] == 2
     for name, text in (("other.txt", file.read_text().replace(f"\n{kept.size}\n", "\n1\n")), ("no.txt", "no")):

@@ -174,7 +174,7 @@ class _Export:
             raise Corrupt("the newest manifest cannot be read", item=manifests[-1], remedy=_ANEW) from None
         if found.log != self._log.log_id:
             raise Conflict("the folder has the export of another log", item=str(self._folder))
-        if not is_own(self._log, found):
+        if not is_own(self._log, found) or format_of.name_of(found.number) != manifests[-1]:
             raise Corrupt("the newest manifest is not as this log signed it", item=manifests[-1], remedy=_ANEW)
         return found
 

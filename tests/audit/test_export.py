@@ -283,6 +283,16 @@ def test_a_manifest_that_was_changed_is_no_base_for_the_next(
     assert (found.kind, found.at) == ("edited", 0)
 
 
+def test_an_earlier_manifest_in_the_newest_ones_place_is_no_base_for_the_next(log: AuditLog, folder: Path) -> None:
+    for _ in range(2):
+        fill(log, 2)
+        export(log, folder)
+    (folder / "manifest-000002.json").write_bytes((folder / "manifest-000001.json").read_bytes())
+    fill(log, 2)
+    with pytest.raises(Corrupt, match="manifest"):
+        export(log, folder)
+
+
 def test_the_manifest_reads_as_it_was_written(log: AuditLog, folder: Path) -> None:
     fill(log, 3)
     made = export(log, folder)

@@ -84,7 +84,7 @@ torture: $(STAMP) ## 200 kill -9 during ingestion and questions
 
 .PHONY: honest
 honest: $(STAMP) ## 1,000 runs of 30 honest writers in two processes, on each database: no false alarm
-	STRONGROOM_HONEST_RUNS=1000 $(BIN)/pytest -q -s tests/audit/test_honest.py
+	HONEST_RUNS=1000 $(BIN)/pytest -q -s tests/audit/test_honest.py
 
 .PHONY: mutations
 mutations: $(STAMP) ## break each guard of isolation and see the oracle fail

@@ -15,7 +15,7 @@ from tenancy.identity import Authenticator
 from tests.audit.honest import RECORDS, Tally, run
 
 ROOT = Path(__file__).parents[2]
-RUNS = int(os.environ.get("STRONGROOM_HONEST_RUNS", "20"))
+RUNS = int(os.environ.get("HONEST_RUNS", "20"))
 
 
 @pytest.mark.both_storages

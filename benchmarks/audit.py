@@ -1,6 +1,11 @@
-"""Audit records per second, every one durable before it counts, beside a plain SQLite insert with an fsync each.
+"""Audit records per second, every one durable before it counts, beside a plain SQLite insert with an fsync each and
+beside another Merkle ledger (pymerkle's SqliteTree); what the audit adds to a question; verification and export.
 
-Both run in this process on the same disk. Run `python -m benchmarks.audit [RECORDS]`; the last line is JSON.
+    python -m benchmarks.audit [RECORDS]
+
+All run in this process on the same disk. A question is a cache hit, the shortest answer that there is, with the audit
+and, in turn with it, with a log that takes every record and writes none. Last line: JSON. Queries of a large log are
+`benchmarks.audit_queries`.
 """
 
 from __future__ import annotations
@@ -13,14 +18,21 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+from pymerkle import SqliteTree
+
+from audit.export import export
 from audit.log import AuditLog
 from audit.logs import AuditLogs
 from audit.record import Policy, Resource
 from audit.trail import AuditTrail
 from audit.verify import verify
+from benchmarks.path import Bench
+from benchmarks.serving import milliseconds, timed
 from tenancy.control import Tenants
 from tenancy.identity import Authenticator, Principal
 from tenancy.keys import MasterKey
@@ -55,6 +67,45 @@ def plain_rows(directory: Path, records: int) -> float:
     )
     table.close()
     return records * rate
+
+
+def other_ledger(directory: Path, records: int) -> float:
+    """Records per second of pymerkle's tree in an SQLite file, each committed by itself; no root in between."""
+    payload = bytes(1_500)
+    with SqliteTree(str(directory / "other.sqlite")) as tree:
+        return records * measured(lambda: [tree.append(payload) for _ in range(records)])
+
+
+@contextmanager
+def writing_nothing(log: AuditLog) -> Iterator[None]:
+    """Within it every record counts as written at once, under the number 0."""
+
+    def submit(*_: object, **__: object) -> Future[int]:
+        done: Future[int] = Future()
+        done.set_result(0)
+        return done
+
+    log.submit = submit  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del log.submit
+
+
+def questions(folder: Path, rounds: int) -> dict[str, dict[str, float]]:
+    """Milliseconds of a cache hit with the audit and without, in turn."""
+    with closing(Bench(folder, ["Every employee has thirty days of leave a year."])) as bench:
+        log = bench.services.control.logs.of(bench.principal)
+        text = "How many days of leave does an employee have?"
+        bench.answer(text)
+        bench.flush()
+        taken: dict[str, list[float]] = {"with": [], "without": []}
+        for _ in range(rounds):
+            taken["with"].append(timed(lambda: bench.hit(text)))
+            bench.flush()
+            with writing_nothing(log):
+                taken["without"].append(timed(lambda: bench.hit(text)))
+        return {name: milliseconds(seconds) for name, seconds in taken.items()}
 
 
 def requests(trail: AuditTrail, principal: Principal, log: AuditLog, clients: int, records: int) -> float:
@@ -99,11 +150,19 @@ def main() -> None:
         size = log.head().size
         figures["verified_per_s"] = size * measured(lambda: verify(log))
         assert verify(log).ok
+        figures["exported_per_s"] = size * measured(lambda: export(log, directory / "export"))
         logs.close()
         tenants.close()
+        figures["other_ledger_per_s"] = other_ledger(directory, records)
+        asked = questions(directory / "questions", max(20, records // 10))
+        for name, taken in asked.items():
+            figures |= {f"hit_{name}_audit_{quantile}": value for quantile, value in taken.items()}
+        figures["ratio_hit_p50_audit_to_none"] = asked["with"]["p50_ms"] / asked["without"]["p50_ms"]
+        figures["ratio_hit_p99_audit_to_none"] = asked["with"]["p99_ms"] / asked["without"]["p99_ms"]
     figures["ratio_16_clients_to_plain"] = figures["records_per_s_16_clients"] / figures["plain_rows_per_s"]
+    figures["ratio_16_clients_to_other_ledger"] = figures["records_per_s_16_clients"] / figures["other_ledger_per_s"]
     for name, figure in figures.items():
-        print(f"{name:28} {figure:12.2f}")
+        print(f"{name:32} {figure:12.2f}")
     print(json.dumps({name: round(figure, 3) for name, figure in figures.items()}))
 
 

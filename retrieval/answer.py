@@ -42,7 +42,7 @@ async def answer(path: AnswerPath, principal: Principal, question: Question) -> 
         principal.require(Role.READER)
         opened = await steps.opened(path, principal, question)
         tenant, plan = opened.tenant, opened.plan
-        steps.note_plan(trail, plan)
+        steps.note_plan(trail, plan, path.settings.revision)
         async with path.admission.admit(principal, plan.estimate, tenant.contract) as lease:
             meter = Meter(path.prices)
             asking = steps.Asking(
@@ -103,7 +103,7 @@ async def retrieve(path: AnswerPath, principal: Principal, question: Question) -
         principal.require(Role.READER)
         opened = await steps.opened(path, principal, question)
         tenant, plan = opened.tenant, opened.plan
-        steps.note_plan(trail, plan)
+        steps.note_plan(trail, plan, path.settings.revision)
         async with path.admission.admit(principal, Estimate(plan.estimate.input_tokens, 0), tenant.contract) as lease:
             meter = Meter(path.prices)
             asking = steps.Asking(

@@ -75,7 +75,7 @@ async def replay(asking: steps.Asking, asked: Asked, hit: Hit | Miss) -> Answer 
     if reason is not None:
         asking.trail.withdraw(reason.name.lower())
         steps.note_question(asking.trail, asking.question)
-        steps.note_plan(asking.trail, asking.plan)
+        steps.note_plan(asking.trail, asking.plan, asking.path.settings.revision)
         missed = Miss(reason, (Candidate(hit.entry.id, hit.similarity, reason),))
         asking.trail.note(cache=miss_use(missed, asked))
         return missed

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+import msgspec
 
 from audit.trail import AuditTrail
 from cache.certificate.tally import Tally
@@ -132,6 +135,11 @@ class PathSettings:
     cache_enabled: bool = True
     kv_sharing: KvSharing = "domain"
     mixing: Mixing = "separate"
+
+    @property
+    def revision(self) -> str:
+        """Equal settings have equal revisions, in every process."""
+        return f"config-{hashlib.sha256(msgspec.json.encode(self, order='sorted')).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,12 +87,13 @@ def note_question(trail: Trail, question: Question) -> None:
     trail.note(question=question.query, detail={} if question.feature is None else {"feature": question.feature})
 
 
-def note_plan(trail: Trail, plan: Plan) -> None:
+def note_plan(trail: Trail, plan: Plan, config: str) -> None:
+    """`config` is the revision of the path's settings."""
     if plan.where is not None:
         trail.note(filter=canonical(plan.where))
     if plan.route.adapter is not None:
         trail.note(detail={"adapter": plan.route.adapter})
-    trail.note(policy=Policy(rails=plan.rails.revision))
+    trail.note(policy=Policy(rails=plan.rails.revision, config=config))
 
 
 async def opened(path: AnswerPath, principal: Principal, question: Question) -> Opened:

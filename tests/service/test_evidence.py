@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from retrieval.question import PathSettings
 from tenancy.identity import Role
 from tests.service.house import House, problem
 
@@ -24,6 +25,9 @@ def test_an_auditor_sees_who_asked_what_and_what_was_shown(house: House, auditor
     assert users == ["ana", "bo"]
     assert page["events"][0]["content"]["question"]["text"] == QUESTION["query"]
     assert [event["cache"]["status"] for event in page["events"]] == ["miss", "hit"]
+    (settings,) = {event["policy"]["config"] for event in page["events"]}
+    assert settings == house.services.path.settings.revision != PathSettings(top_k=3).revision
+    assert PathSettings(top_k=3).revision == PathSettings(top_k=3).revision
     assert page["checkpoint"]["size"] > len(page["events"])
     assert page["since"] <= page["until"]
 

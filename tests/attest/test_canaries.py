@@ -22,8 +22,9 @@ from tenancy.errors import Unavailable
 from tests.attest.place import FEW, MEMORY, Place, placed
 from tests.layout.scope_rule import ROOT
 from tests.service.test_server import command, serving
+from tests.support.postgres import fresh_database
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 CRASH = """
 import os
@@ -79,6 +80,15 @@ def test_an_attestation_is_signed_and_on_record_and_leaves_every_tenant_alone(tm
             capture_output=True, text=True, check=True,
         )  # fmt: skip
         assert checked.stdout.startswith("valid: isolation attestation")
+
+
+def test_an_attestation_of_tenants_on_postgresql() -> None:
+    with fresh_database() as url, placed(STRONGROOM_DATABASE__URL=url) as place:
+        report = attest(place.control, place.caller, FEW)
+        found = {layer["layer"]: layer["verdict"] for layer in report["layers"]}
+        assert found["retrieval and index"] == found["contracts"] == "PASS", markdown(report)
+        assert "FAIL" not in found.values(), markdown(report)
+        assert (names(place), left(place)) == (["acme"], [])
 
 
 def test_canaries_go_whatever_ends_the_block() -> None:

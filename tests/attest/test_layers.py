@@ -19,7 +19,7 @@ from tenancy.prepared import Prepared
 from tenancy.schema import labels
 from tests.attest.place import Place, claim, confuse_tenants, logging_to, plain, verdicts
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def everybody_holds_everything(patch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from tests.support import sglang_stand_in
 from tests.support.lora import write_adapter
 from tests.support.sglang_stand_in import Connection, Memory, StandIn, stream
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 class Remembering(Engine):

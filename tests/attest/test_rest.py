@@ -22,7 +22,7 @@ from tenancy.contract import AuditTerms, Contract, GenerationTerms
 from tenancy.errors import NotFound
 from tests.attest.place import FEW, Place, claim, confuse_tenants, placed, plain, table, verdicts
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 
 
 class TestClaims:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
@@ -40,34 +41,10 @@ Deleted = Annotated[
 System = Annotated[bool, Parameter(negative=(), help="The log of what belongs to no tenant, such as failed logins.")]
 
 
-@app.command
-def query(
-    *,
-    tenant: OneTenant = None,
-    system: System = False,
-    deleted: Deleted = None,
-    since: str | None = None,
-    until: str | None = None,
-    actor: str | None = None,
-    action: str | None = None,
-    outcome: Literal["allowed", "refused", "error", "aborted", "revoked"] | None = None,
-    document: str | None = None,
-    cache: Annotated[
-        Literal["hit", "miss", "bypass", "refresh", "stored"] | None, Parameter(name=["--cache.status", "--cache"])
-    ] = None,
-    entry: Annotated[str | None, Parameter(name="--cache.entry")] = None,
-    request: str | None = None,
-    root: str | None = None,
-    limit: int = 50,
-    after: str | None = None,
-    order: Literal["asc", "desc"] = "desc",
-    as_of: int | None = None,
-    common: Common = DEFAULT,
-) -> None:
-    """Events of one log, newest first; reading the log is itself an event.
-
-    The table has one line for an intent and its outcome, and says what became of each document; `--json` has every
-    event in full. Who saw a document: `audit query --tenant acme --document hr/salaries.md`.
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Wanted:
+    """What to find; everything given must hold.
 
     Parameters
     ----------
@@ -76,7 +53,7 @@ def query(
     until: str
         Moment after the last one.
     actor: str
-        A user's name, or `actor.ref` of an event.
+        A user's name, `operator:NAME`, or `actor.ref` of an event.
     action: str
         For example `answer`, `retrieve`, `ingest`, `acl.set`.
     document: str
@@ -89,32 +66,71 @@ def query(
         Events of one request.
     root: str
         Events of one conversation or job.
+    as_of: int
+        Read the log as it was when it had so many records.
+    """
+
+    since: str | None = None
+    until: str | None = None
+    actor: str | None = None
+    action: str | None = None
+    outcome: Literal["allowed", "refused", "error", "aborted", "revoked"] | None = None
+    document: str | None = None
+    cache: Annotated[
+        Literal["hit", "miss", "bypass", "refresh", "stored"] | None, Parameter(name=["--cache.status", "--cache"])
+    ] = None
+    entry: Annotated[str | None, Parameter(name="--cache.entry")] = None
+    request: str | None = None
+    root: str | None = None
+    order: Literal["asc", "desc"] = "desc"
+    as_of: int | None = None
+
+    def given(self) -> dict[str, str | int | None]:
+        """Under the names of the parameters of the route."""
+        found: dict[str, str | int | None] = {each.name: getattr(self, each.name) for each in fields(self)}
+        return found | {"cache.status": found.pop("cache"), "cache.entry": found.pop("entry")}
+
+
+ALL: Final = Wanted()
+
+
+@app.command
+def query(
+    *,
+    tenant: OneTenant = None,
+    system: System = False,
+    deleted: Deleted = None,
+    wanted: Wanted = ALL,
+    limit: int = 50,
+    after: str | None = None,
+    common: Common = DEFAULT,
+) -> None:
+    """Events of one log, newest first; reading the log is itself an event.
+
+    The table has one line for an intent and its outcome, and says what became of each document; `--json` has every
+    event in full. Who saw a document: `audit query --tenant acme --document hr/salaries.md`.
+
+    Parameters
+    ----------
     limit: int
         At most so many events, 1 to 1000.
     after: str
         The cursor of the page before.
-    as_of: int
-        Read the log as it was when it had so many records.
     """
     from audit.query import query_log
     from service.inspection import events_of, filters_of, told, window_of
 
-    given: dict[str, str | int | None] = {
-        "since": since, "until": until, "actor": actor, "action": action, "outcome": outcome,
-        "document": document, "cache.status": cache, "cache.entry": entry, "request": request, "root": root,
-        "order": order, "as_of": as_of,
-    }  # fmt: skip
     rows: list[dict[str, Any]] = []
     with opened(common) as control:
         principal, log = log_of(control, tenant, system, deleted)
 
         def read(trail: Trail) -> dict[str, Any]:
-            filters = filters_of(control, principal, log, given)
+            filters = filters_of(control, principal, log, wanted.given())
             trail.note(detail=told(filters) | ({} if principal else {"log": log.log_id}))
             page = query_log(log, filters, limit=limit, after=after)
             trail.note(detail={"events": len(page.events)})
             events = events_of(page, log)
-            rows[:] = [] if common.as_json else _rows(events, log, document)
+            rows[:] = [] if common.as_json else _rows(events, log, wanted.document)
             return {"events": events} | window_of(page)
 
         found = audited(control, principal, "audit.query", read)

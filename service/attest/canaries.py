@@ -11,6 +11,7 @@ import asyncio
 import fcntl
 import json
 import os
+import re
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -34,6 +35,7 @@ FOLDER: Final = "attest"
 _SUFFIX: Final = ".canaries"
 _PREFIX: Final = "attest-"
 LEFT, RIGHT = "left", "right"
+_CANARY: Final = re.compile(rf"{_PREFIX}[0-9a-f]{{16}}-(?:{LEFT}|{RIGHT})")
 
 _ENOUGH: Final = Limits(requests_per_minute=10**6, concurrent=100, tokens_per_minute=10**9)
 _PEOPLE: Final = {
@@ -111,7 +113,8 @@ def sweep(control: Control) -> list[str]:
 def remove(control: Control, names: list[str]) -> list[str]:
     """Delete those of the tenants `names` that there are, as an operator does; returns them."""
     found = []
-    for name in names:
+    # Whatever a file says, nothing else is ever deleted here.
+    for name in filter(_CANARY.fullmatch, names):
         with suppress(NotFound):
             control.tenants.show(name)
             found.append(name)

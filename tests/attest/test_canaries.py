@@ -121,6 +121,7 @@ def test_what_a_crash_left_is_swept_and_nothing_else() -> None:
         assert crashed.returncode == -signal.SIGKILL, crashed.stderr
         gone = crashed.stdout.split()
         assert set(gone) < set(names(place))
+        (place.control.settings.data_path / FOLDER / "forged.canaries").write_text('["acme"]')
         assert sorted(sweep(place.control)) == sorted(gone)
         assert names(place) == ["acme", "attest-0123456789abcdef-left"]
         assert left(place) == []

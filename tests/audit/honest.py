@@ -10,9 +10,11 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar
 
 from sqlalchemy import select
 
@@ -27,14 +29,18 @@ from audit.signers import public_keys
 from audit.tables import checkpoints
 from audit.verify import verify
 from tenancy.control import Tenants
+from tenancy.errors import Unavailable
 from tenancy.identity import Authenticator
 from tests.audit.load import MASTER, say
 from tests.support.postgres import postgres_storage
+
+T = TypeVar("T")
 
 WRITERS = 15
 """Of each of the two processes."""
 PAIRS = 3
 """Intents with their outcomes, of each writer."""
+TRIES = 10
 RECORDS = 2 * WRITERS * PAIRS * 2
 """Of a whole run, beside changes of the key."""
 
@@ -71,7 +77,7 @@ def write(log: AuditLog, label: str, meanwhile: Callable[[], None]) -> None:
             seq = log.append(lambda name=f"{label}-{writer}-{number}": _draft(name))
             log.append(lambda name=f"{label}-{writer}-{number}", seq=seq: _draft(name, seq))
             if writer == number:
-                checkpoint(log)
+                patiently(lambda: checkpoint(log))
 
     with ThreadPoolExecutor(WRITERS + 1) as pool:
         for done in [pool.submit(meanwhile), *(pool.submit(pairs, writer) for writer in range(WRITERS))]:
@@ -84,7 +90,7 @@ def run(log: AuditLog, name: str, tally: Tally, others: Callable[[], str]) -> No
 
     def watch() -> None:
         while not ended.is_set():
-            tally.heard(name, verify(log).finding)
+            tally.heard(name, patiently(lambda: verify(log)).finding)
 
     with ThreadPoolExecutor(1) as watcher:
         watching = watcher.submit(watch)
@@ -119,7 +125,15 @@ def _check_proofs(log: AuditLog, tally: Tally) -> None:
 def _rotate(log: AuditLog, name: str) -> None:
     """In every fifth run the key changes meanwhile."""
     if name.endswith(("0", "5")):
-        rotate(log)
+        patiently(lambda: rotate(log))
+
+
+def patiently(work: Callable[[], T]) -> T:
+    """Do `work`, again where a busy server had no connection for it in time: that is no finding about the log."""
+    for _ in range(TRIES):
+        with suppress(Unavailable):
+            return work()
+    return work()
 
 
 def _draft(name: str, intent: int | None = None) -> Draft:

@@ -5,7 +5,7 @@ A text is readable to whoever has its subject's key, which lies in `audit.subjec
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import func, select
@@ -25,15 +25,15 @@ class ErasedTexts:
     last: int | None
 
 
-def holds_on(log: AuditLog, subject: str) -> tuple[Hold, ...]:
-    """The active holds that keep texts of `subject`: on it, or on a time in which it has a record."""
-    covers = _covers(log, subject)
-    return tuple(hold for hold in log.subjects.holds.active() if covers(hold))
+def holds_on(log: AuditLog, subject: str, among: Sequence[Hold] | None = None) -> tuple[Hold, ...]:
+    """The active holds, or those of `among`, that keep texts of `subject`: on it, or on the time of a record of it."""
+    active = log.subjects.holds.active() if among is None else among
+    return tuple(hold for hold in active if _covers(log, subject, hold))
 
 
-def require_free(log: AuditLog, subject: str) -> None:
+def require_free(log: AuditLog, subject: str, among: Sequence[Hold] | None = None) -> None:
     """Raise `Held` where a legal hold keeps texts of `subject`."""
-    found = holds_on(log, subject)
+    found = holds_on(log, subject, among)
     if found:
         raise Held(found, item=subject)
 
@@ -44,7 +44,11 @@ def erase_texts(log: AuditLog, subject: str, *, user: str | None = None, name: s
     `user` and `name` are remembered until there is a receipt; see `SubjectKeys.erase`.
     """
     log.flush()
-    keys = log.subjects.erase(subject, _covers(log, subject), user=user, name=name)
+    keys = None
+    while keys is None:
+        known = log.subjects.holds.active()
+        require_free(log, subject, known)
+        keys = log.subjects.erase(subject, {hold.id for hold in known}, user=user, name=name)
     seq = events.c.seq
     query = select(func.count(), func.min(seq), func.max(seq)).where(events.c.actor == subject)
     with log.database.reading() as connection:
@@ -52,16 +56,13 @@ def erase_texts(log: AuditLog, subject: str, *, user: str | None = None, name: s
     return ErasedTexts(keys, records, first, last)
 
 
-def _covers(log: AuditLog, subject: str) -> Callable[[Hold], bool]:
-    def covers(hold: Hold) -> bool:
-        if hold.kind == "subject":
-            return hold.subject == subject
-        query = select(events.c.seq).where(events.c.actor == subject)
-        if hold.since is not None:
-            query = query.where(events.c.ts >= hold.since)
-        if hold.until is not None:
-            query = query.where(events.c.ts < hold.until)
-        with log.database.reading() as connection:
-            return connection.execute(query.limit(1)).first() is not None
-
-    return covers
+def _covers(log: AuditLog, subject: str, hold: Hold) -> bool:
+    if hold.kind == "subject":
+        return hold.subject == subject
+    query = select(events.c.seq).where(events.c.actor == subject)
+    if hold.since is not None:
+        query = query.where(events.c.ts >= hold.since)
+    if hold.until is not None:
+        query = query.where(events.c.ts < hold.until)
+    with log.database.reading() as connection:
+        return connection.execute(query.limit(1)).first() is not None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,7 +23,8 @@ from audit import signers
 from audit.holds import Hold
 from audit.log import AuditLog
 from audit.merkle import Frontier
-from audit.record import Detail, Draft
+from audit.record import Detail
+from audit.retention import PLACED, Announce
 from audit.tables import event_documents, events, open_intents, prunings
 from tenancy.types import among
 
@@ -39,10 +40,8 @@ _EMPTY: Final[Mapping[str, Any]] = {"payload": b""} | {
     if column.name not in _BARE
 }
 _PRESENT: Final[ColumnElement[bool]] = func.length(events.c.payload) > 0
+_NEWEST_HOLD: Final = select(func.max(events.c.seq)).where(events.c.action == PLACED)
 _FACTS: Final = select(events.c.seq, events.c.ts, events.c.action, events.c.phase, events.c.actor, events.c.intent)
-
-Announce = Callable[[dict[str, Detail]], Draft]
-"""Makes the event that says what was pruned, from its details."""
 
 
 @dataclass(slots=True)
@@ -59,9 +58,10 @@ def plan(log: AuditLog, before: float) -> Pruned:
     found = Pruned()
     limit = _limit(log, before)
     chosen: set[int] = set()
+    holds = log.subjects.holds.active()
     for first, last in _pieces(log, limit):
         with log.database.reading() as connection:
-            chosen |= _Choice(connection, log.subjects.holds.active(), limit).of(first, last, found.kept)
+            chosen |= _Choice(connection, holds, limit).of(first, last, found.kept)
     found.records, found.ranges = len(chosen), list(_ranges(chosen))
     return found
 
@@ -69,21 +69,40 @@ def plan(log: AuditLog, before: float) -> Pruned:
 def prune(log: AuditLog, before: float, announce: Announce) -> Pruned:
     """Destroy the bytes of the records of before `before` (UTC epoch seconds), up to the first that is not older.
 
-    In steps: what a crash interrupts is done in part, and on record as far as it is done.
+    `announce` makes the event of each range. In steps: what a crash interrupts is done in part, and on record as far as
+    it is done.
     """
     found = Pruned()
     limit = _limit(log, before)
     for first, last in _pieces(log, limit):
-        with log.database.writing() as connection:
-            chosen = _Choice(connection, log.subjects.holds.active(), limit).of(first, last, found.kept)
-            ranges = list(_ranges(chosen))
-            for start, end in ranges:
-                _empty(connection, log, start, end, announce)
-        found.records += len(chosen)
-        found.ranges += ranges
+        while not _step(log, first, last, limit, announce, found):
+            pass
     if found.records:
         log.database.truncate_wal()
     return found
+
+
+def _step(log: AuditLog, first: int, last: int, limit: int, announce: Announce, found: Pruned) -> bool:
+    """Prune a piece in one transaction; False where a hold was placed after the holds were read, and nothing was done.
+
+    Whoever places a hold writes its record after it, and is told that it is in force after that. So no hold of which
+    somebody was told is missing here, although the holds lie in another database.
+    """
+    with log.database.reading() as connection:
+        known = connection.execute(_NEWEST_HOLD).scalar_one()
+    holds = log.subjects.holds.active()
+    with log.database.writing() as connection:
+        if connection.execute(_NEWEST_HOLD).scalar_one() != known:
+            return False
+        kept: Counter[str] = Counter()
+        chosen = _Choice(connection, holds, limit).of(first, last, kept)
+        ranges = list(_ranges(chosen))
+        for start, end in ranges:
+            _empty(connection, log, start, end, announce)
+    found.records += len(chosen)
+    found.ranges += ranges
+    found.kept += kept
+    return True
 
 
 def statement(log_id: str, first: int, last: int, root: bytes) -> bytes:

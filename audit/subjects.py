@@ -11,13 +11,13 @@ import base64
 import binascii
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from sqlalchemy import Select, insert, select, update
 from sqlalchemy.engine import Connection
 
-from audit.holds import Held, Hold, Holds, active
+from audit.holds import Holds, active
 from audit.record import Sealed
 from audit.subject_tables import SUBJECTS, erasures, metadata, receipts, subject_keys
 from audit.subject_tables import SUBJECTS_FILE as SUBJECTS_FILE
@@ -102,20 +102,19 @@ class SubjectKeys:
         self._database.truncate_wal()
         return destroyed.rowcount
 
-    def erase(self, subject: str, covers: Callable[[Hold], bool], *, user: str | None = None, name: str = "") -> int:
+    def erase(self, subject: str, free: Collection[str], *, user: str | None = None, name: str = "") -> int | None:
         """Destroy all keys of `subject` for good: what is sealed for it from now on is unreadable too. Returns how many
-        keys that were; asked again, 0.
+        keys that were; asked again, 0. `user` (its id) and `name` are remembered until `finish`, so that an erasure
+        that is cut short can be taken up.
 
-        `covers` says whether an active hold is in the way: then `Held` is raised and nothing was destroyed. A hold that
-        is placed meanwhile comes before or after, never in between. `user` (its id) and `name` are remembered until
-        `finish`, so that an erasure that is cut short can be taken up.
+        `free` are the ids of active holds that do not keep it. Where there is another one, which was placed meanwhile,
+        nothing is destroyed and None returned.
         """
         live = (subject_keys.c.subject == subject) & subject_keys.c.wrapped.is_not(None)
         now = self._clock()
         with self._database.writing() as connection:
-            found = tuple(hold for hold in active(connection) if covers(hold))
-            if found:
-                raise Held(found, item=subject)
+            if any(hold.id not in free for hold in active(connection)):
+                return None
             gone = connection.execute(update(subject_keys).where(live).values(wrapped=None, destroyed=now)).rowcount
             known = connection.execute(select(erasures.c.at).where(erasures.c.subject == subject)).one_or_none()
             if known is None:

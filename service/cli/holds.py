@@ -32,7 +32,7 @@ def hold_user(user: str, /, *, tenant: Tenant, reason: Reason, common: Common = 
     user: str
         The user's name or id; of one who was deleted before, the `actor.ref` of an event.
     """
-    from audit.retention import hold_subject
+    from audit.retention import PLACED, hold_subject
     from service.erasure import subject_of
 
     with opened(common) as control:
@@ -40,7 +40,9 @@ def hold_user(user: str, /, *, tenant: Tenant, reason: Reason, common: Common = 
 
         def work(trail: Trail) -> Hold:
             subject = subject_of(control, principal, trail.log, user)
-            placed = hold_subject(trail.log, subject, reason=reason, by=principal.user)
+            placed = hold_subject(
+                trail.log, subject, lambda said: trail.aside(PLACED, said), reason=reason, by=principal.user
+            )
             trail.note(detail={"user": subject, "hold": placed.id})
             return placed
 
@@ -59,7 +61,7 @@ def hold(
     common: Common = DEFAULT,
 ) -> None:
     """Keep the records of a time: they are not pruned, and nobody who has one among them can be erased."""
-    from audit.retention import hold_window
+    from audit.retention import PLACED, hold_window
     from service.inspection import moment
     from service.retention import one_log
 
@@ -69,7 +71,9 @@ def hold(
         principal, log = one_log(control, tenant, system=system, deleted=deleted)
 
         def work(trail: Trail) -> Hold:
-            placed = hold_window(log, first, last, reason=reason, by=_by(principal))
+            placed = hold_window(
+                log, first, last, lambda said: trail.aside(PLACED, said), reason=reason, by=_by(principal)
+            )
             trail.note(detail={"hold": placed.id, "since": iso(first), "until": iso(last), "log": log.log_id})
             return placed
 

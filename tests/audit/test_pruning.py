@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import itertools
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,11 +16,12 @@ from hypothesis import strategies as st
 from sqlalchemy import func, select
 
 from audit import pruning, signers
+from audit.holds import Hold, Holds
 from audit.log import AuditLog
 from audit.logs import AuditLogs
 from audit.pruning import Pruned, plan, prune, pruned_root, statement
 from audit.record import Actor, Content, Detail, Draft, Request, Resource, decode
-from audit.retention import hold_subject, hold_window
+from audit.retention import PLACED, hold_subject, hold_window
 from audit.tables import event_documents, events, open_intents, prunings
 from audit.verify import verify
 from tenancy.control import Tenants
@@ -78,6 +80,11 @@ def announce(said: dict[str, Detail]) -> Draft:
     return Draft(
         action=pruning.ACTION, phase="outcome", outcome="allowed", actor=actor, request=Request(id="p"), detail=said
     )
+
+
+def placed(said: dict[str, Detail]) -> Draft:
+    actor = Actor(kind="operator", ref="u_operator")
+    return Draft(action=PLACED, phase="outcome", outcome="allowed", actor=actor, request=Request(id="h"), detail=said)
 
 
 def empty(log: AuditLog) -> list[int]:
@@ -148,9 +155,9 @@ def test_open_intents_and_held_records_stay_whole(log: AuditLog, clock: Clock) -
     windowed = pair(log, "u_ana", "in the window")
     clock.now += 5 * DAY
     last = pair(log, "u_ana", "c")
-    hold_subject(log, "u_held", reason="case 17", by="operator")
-    window = hold_window(log, START + 4 * DAY, START + 6 * DAY, reason="case 18", by="operator")
     clock.now += 10 * DAY
+    hold_subject(log, "u_held", placed, reason="case 17", by="operator")
+    window = hold_window(log, START + 4 * DAY, START + 6 * DAY, placed, reason="case 18", by="operator")
     expected = plan(log, clock.now)
     found = prune(log, clock.now, announce)
     assert found == expected
@@ -255,7 +262,8 @@ def test_whatever_was_written_the_log_verifies_after_any_pruning(
             if what == "intent":
                 opened.append((seq, actor))
         actors.append(actor)
-    hold_subject(log, "u_held", reason="case 17", by="operator")
+    clock.now = START + 50 * DAY
+    hold_subject(log, "u_held", placed, reason="case 17", by="operator")
     cut = START + data.draw(st.integers(0, 20)) * DAY
     old = next((seq for seq, ts in enumerate(times) if ts >= cut), len(times))
     own = {seq for seq in range(old) if actors[seq] == "u_ana" and seq not in {begun for begun, _ in opened}}
@@ -263,3 +271,53 @@ def test_whatever_was_written_the_log_verifies_after_any_pruning(
     prune(log, cut, announce)
     assert set(empty(log)) == expected
     assert verify(log).finding is None
+
+
+@both_storages
+def test_a_log_is_pruned_beside_its_writers(log: AuditLog, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(40):
+        pair(log, "u_ana", "old")
+    clock.now += 10 * DAY
+    monkeypatch.setattr(pruning, "STEP", 10)
+    stop = threading.Event()
+    written: list[int] = []
+
+    def ask() -> None:
+        while not stop.is_set():
+            written.extend(pair(log, "u_bo", "young"))
+
+    asking = [threading.Thread(target=ask) for _ in range(3)]
+    for one in asking:
+        one.start()
+    try:
+        found = prune(log, START + DAY, announce)
+    finally:
+        stop.set()
+        for one in asking:
+            one.join()
+    assert (found.records, len(found.ranges)) == (80, 8)
+    assert len(written) == len(set(written)) > 0
+    assert empty(log) == list(range(80))
+    assert verify(log).finding is None
+
+
+@both_storages
+def test_a_hold_that_is_placed_while_a_step_begins_is_not_missed(
+    log: AuditLog, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair(log, "u_ana", "x")
+    kept = pair(log, "u_held", "y")
+    clock.now += 10 * DAY
+    honest = Holds.active
+    placing = iter([True])
+
+    def active(self: Holds) -> tuple[Hold, ...]:
+        seen = honest(self)
+        if next(placing, False):
+            hold_subject(log, "u_held", placed, reason="case 17", by="operator")
+        return seen
+
+    monkeypatch.setattr(Holds, "active", active)
+    found = prune(log, START + DAY, announce)
+    assert (found.ranges, dict(found.kept)) == ([(0, 1)], {"legal hold": 2})
+    assert set(empty(log)).isdisjoint(kept)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
@@ -89,6 +90,11 @@ class Asked:
     def space(self) -> str:
         """The namespace as records name it: equal for equal namespaces, and no key."""
         return f"ns_{self.namespace.value[:16].hex()}"
+
+    @property
+    def embedder(self) -> str:
+        """The embedding model as records name it: a similarity on record is one of this model."""
+        return f"em_{hashlib.sha256(self.identity.embedder.encode()).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True, slots=True)

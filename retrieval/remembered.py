@@ -207,13 +207,16 @@ def hit_use(hit: Hit, asked: Asked, principal: Principal) -> CacheUse:
 
 
 def hit_detail(hit: Hit, asked: Asked, tenant: TenantHandle) -> dict[str, Detail]:
-    """What feedback about a semantic hit needs: its template, and the pair of questions as a keyed hash."""
+    """What feedback about a semantic hit needs: its template, and the pair of questions as a keyed hash. And what
+    deciding it again needs: the model of its similarity.
+    """
     if hit.standing is None:
         return {}
     pair = pair_of(tenant, asked.question, hit.entry.question)
     return {
         "template": asked.template,
         "pair": pair.hex(),
+        "embedder": asked.embedder,
     }
 
 

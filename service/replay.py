@@ -190,7 +190,7 @@ class _Again:
             return
         yield from rungs.of_question(past, asked)
         if past.kind == "semantic":
-            yield from rungs.of_pair(view, path.ladder, path.cache.policy, past, asked, self._pair(hit))
+            yield from rungs.of_pair(view, path.ladder, path.cache.policy, past, asked, self._pair(hit, asked))
 
     def _past(self, hit: PastHit) -> Past:
         use = use_of(hit)
@@ -262,12 +262,14 @@ class _Again:
             policy=self._path.cache.policy.of(template),
         )
 
-    def _pair(self, hit: PastHit) -> Pair | None:
-        if hit.question is None or hit.cached is None:
+    def _pair(self, hit: PastHit, asked: Asked | None) -> Pair | None:
+        if asked is None or hit.question is None or hit.cached is None:
             return None
-        embedder = self._embedder
+        embedder, similarity = self._embedder, use_of(hit).similarity
+        if similarity is None or hit.event.detail.get("embedder") != asked.embedder:
+            similarity = float(self._vector(hit.question) @ self._vector(hit.cached))
         return Pair(
-            similarity=float(self._vector(hit.question) @ self._vector(hit.cached)),
+            similarity=similarity,
             tokens=embedder.question_length(hit.question),
             cached_tokens=embedder.question_length(hit.cached),
             window=embedder.fingerprint.window,

@@ -15,12 +15,13 @@ from generation.adapters import lineage as registry
 from generation.adapters.training import FILE, ForeignTraining, Source, read_training, training_of
 from service.adapters import add_adapter, revoke_adapter
 from service.deletion import delete_tenant
-from service.lineage import lineage, lineage_of_deleted
+from service.lineage import _verifier, lineage, lineage_of_deleted
 from tenancy import schema
 from tenancy.contract import Contract, GenerationTerms
 from tenancy.errors import InvalidInput, NotFound
 from tenancy.identity import Role
 from tenancy.tenant import TenantHandle
+from tests.cache.verifier.small import small_verifier
 from tests.service.house import House, problem
 from tests.service.test_adapter_cli import Run, cli, data
 from tests.service.test_adapters import pools
@@ -166,6 +167,14 @@ def test_what_became_of_the_documents_is_said(house: House, folder: Path) -> Non
     assert "was trained on 1 document version of documents that were deleted since" in found["findings"][0]
     revoke_adapter(house.settings.generation, handle(house), "voice")
     assert asked(house)["findings"] == [], "a revoked adapter answers nobody"
+
+
+def test_a_verifier_says_what_its_manifest_says(tmp_path: Path) -> None:
+    small_verifier(tmp_path / "small")
+    found = _verifier(tmp_path / "small")
+    assert found["revision"].startswith("verifier-")
+    assert found["declared"]
+    assert "not to be had" in _verifier(tmp_path / "nothing")["training"]
 
 
 # What outlives what

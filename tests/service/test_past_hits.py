@@ -16,7 +16,8 @@ from sqlalchemy import insert, update
 from audit import hits
 from audit.hits import past_hits, state_of
 from audit.log import AuditLog
-from audit.record import Event, encode
+from audit.record import Event
+from audit.record import encode as encode_event
 from audit.tables import events, prunings
 from cache.decision import Reason
 from cache.guards import compare
@@ -28,7 +29,7 @@ from retrieval import cached
 from service.cli import run
 from service.replay import replay
 from tenancy import directory
-from tenancy.errors import InvalidInput, NotFound
+from tenancy.errors import InvalidInput, NotFound, Unavailable
 from tenancy.identity import Role
 from tenancy.tenant import TenantHandle
 from tests.service.house import House
@@ -136,6 +137,56 @@ def test_a_stricter_score_decides(house: House, monkeypatch: pytest.MonkeyPatch)
     # The operator's opening counts for every ladder, so that the score alone refuses.
     assert refusals(found) == [("score", "score too low")]
     assert 0 <= found["rows"][0]["now"]["score"] < 1
+
+
+class Says:
+    """A verifier that always says the same."""
+
+    revision, threshold, timeout_s = "says-1", 0.5, 1.0
+
+    def __init__(self, probability: float | None) -> None:
+        self._probability = probability
+
+    def probability(self, question: str, cached: str, *, within_s: float) -> float:
+        if self._probability is None:
+            raise Unavailable("away")
+        return self._probability
+
+
+@pytest.mark.parametrize(
+    ("says", "verdict", "reason"),
+    [(0.9, None, ""), (0.1, "refuse", "refused by the verifier"), (None, "unknown", "verifier failed")],
+)
+def test_a_verifier_decides_where_it_can(
+    house: House, monkeypatch: pytest.MonkeyPatch, says: float | None, verdict: str | None, reason: str
+) -> None:
+    hit(house)
+    path, store = house.services.path, house.services.path.cache
+    unsure = msgspec.structs.replace(store.policy.of("default"), score=1.0)
+    monkeypatch.setattr(store, "policy", replace(store.policy, templates={"default": unsure}))
+    ladder = replace(path.ladder, verifier=Says(says), worth=0.0)
+    found = again(house, path=replace(path, ladder=ladder))
+    assert found["rules"]["verifier"] == "says-1"
+    assert (found["served_again"], found["refused"], found["open"]) == {
+        None: (1, 0, 0), "refuse": (0, 1, 0), "unknown": (0, 0, 1),
+    }[verdict]  # fmt: skip
+    said = [(one["rung"], one["verdict"], one["reason"]) for row in found["rows"] for one in row["findings"]]
+    assert said == ([] if verdict is None else [("verifier", verdict, reason)])
+
+
+def test_the_similarity_on_record_counts_for_its_own_model_alone(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    hit(house)
+    embedder = house.services.path.embedders.default
+    encoded: list[str] = []
+    encode = embedder.encode_query
+    monkeypatch.setattr(embedder, "encode_query", lambda text: encoded.append(text) or encode(text))
+    assert (again(house)["served_again"], encoded) == (1, [])
+    (event,) = events_of(house)
+    other = msgspec.structs.replace(event, detail=event.detail | {"embedder": "em_another"})
+    with log_of(house).database.writing() as connection:
+        connection.execute(update(events).where(events.c.seq == event.seq).values(payload=encode_event(other)))
+    assert again(house)["served_again"] == 1
+    assert encoded == [PARAPHRASE, ASKED]
 
 
 def test_a_raised_threshold_and_a_closed_template_refuse(house: House) -> None:
@@ -254,7 +305,7 @@ def test_the_rights_of_a_token_are_not_guessed(house: House) -> None:
     (past,) = next(past_hits(log, state_of(log))).served
     actor = msgspec.structs.replace(past.event.actor, method="jwt")
     with log.database.writing() as connection:
-        payload = encode(msgspec.structs.replace(past.event, actor=actor))
+        payload = encode_event(msgspec.structs.replace(past.event, actor=actor))
         connection.execute(update(events).where(events.c.seq == past.event.seq).values(payload=payload))
     found = again(house)
     assert found["open"] == 1

@@ -202,9 +202,14 @@ _encoder = msgspec.json.Encoder(order="sorted")
 _decoder = msgspec.json.Decoder(Event)
 
 
+def stamped(moment: float) -> str:
+    """UTC epoch seconds as an event's `ts`."""
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
 def stamp(draft: Draft, *, seq: int, now: float, log: str, writer: str) -> Event:
     """Give `draft` its place; `now` is UTC epoch seconds."""
-    ts = datetime.fromtimestamp(now, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    ts = stamped(now)
     fields: dict[str, Any] = {name: getattr(draft, name) for name in Draft.__struct_fields__}
     return Event(v=VERSION, seq=seq, ts=ts, log=log, writer=writer, **fields)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import secrets
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -25,11 +26,15 @@ from tenancy.errors import Corrupt, NotFound
 from tenancy.keys import KEY_BYTES, decrypt, encrypt, keyed_hash
 from tenancy.names import enc
 from tenancy.tenant import AuditFiles
+from tenancy.types import among
 
 _SALT_BYTES: Final = 32
 # For so long another process may go on sealing under a key that was destroyed: unreadable, as if erased at once.
 _REMEMBER_S: Final = 5.0
 _REMEMBERED: Final = 1_024
+_WRAPPED: Final = select(subject_keys.c.id, subject_keys.c.subject, subject_keys.c.wrapped).where(
+    among(subject_keys.c.id, "ids")
+)
 
 
 class Erased(NotFound):
@@ -75,7 +80,20 @@ class SubjectKeys:
 
     def reader(self) -> SubjectReader:
         """Opens many texts, as one listing shows them."""
-        return SubjectReader(self._stored_key)
+        return SubjectReader(self._stored_key, self._stored_keys)
+
+    def _stored_keys(self, ids: Collection[str]) -> dict[tuple[str, str], bytes | Erased]:
+        """Many keys by (subject, id); one that is missing or cannot be unwrapped is left out."""
+        with self._database.reading() as connection:
+            rows = connection.execute(_WRAPPED, {"ids": ids}).all()
+        found: dict[tuple[str, str], bytes | Erased] = {}
+        for row in rows:
+            if row.wrapped is None:
+                found[row.subject, row.id] = Erased("the text was erased")
+                continue
+            with contextlib.suppress(Corrupt):
+                found[row.subject, row.id] = decrypt(self._wrapping_key, row.wrapped, enc(row.subject, row.id))
+        return found
 
     def _stored_key(self, subject: str, field: str, sealed: Sealed) -> bytes:
         with self._database.reading() as connection:
@@ -200,9 +218,20 @@ class SubjectKeys:
 class SubjectReader:
     """Reads each key once. For one listing: of what is erased meanwhile it may still show what it has begun to read."""
 
-    def __init__(self, stored_key: Callable[[str, str, Sealed], bytes]) -> None:
+    def __init__(
+        self,
+        stored_key: Callable[[str, str, Sealed], bytes],
+        stored_keys: Callable[[Collection[str]], dict[tuple[str, str], bytes | Erased]],
+    ) -> None:
         self._stored_key = stored_key
+        self._stored_keys = stored_keys
         self._known: dict[tuple[str, str], bytes | Erased] = {}
+
+    def load(self, ids: Collection[str]) -> None:
+        """Read the keys of these ids at once."""
+        missing = set(ids) - {key_id for _, key_id in self._known}
+        if missing:
+            self._known |= self._stored_keys(missing)
 
     def open(self, subject: str, field: str, sealed: Sealed) -> str:
         """As `SubjectKeys.open`."""

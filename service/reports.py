@@ -28,6 +28,7 @@ from tenancy.tenant import TenantHandle
 
 PARAMETERS: Final = frozenset({"since", "until", "as_of", "limit", "after", "format", "table"})
 _ENTRIES: Final = 1_000
+_UNTOLD: Final = frozenset({"user", "persons"})
 
 _CERTIFICATES: Final = ("tenant", "tenant_id", "created", "deleted", "log_size", "log_root", "signature")
 _RECEIPTS: Final = ("id", "subject", "outcome", "finished", "signature")
@@ -124,7 +125,7 @@ def csv_of(report: Report, table: str | None) -> str:
 
 def told(report: Report) -> dict[str, Detail]:
     """What the event of the reading says: which report, about what, how many rows."""
-    about = {name: value for name, value in report.about.items() if name != "user" and value is not None}
+    about = {name: value for name, value in report.about.items() if name not in _UNTOLD and value is not None}
     return {"report": report.kind, **about, "rows": len(report.tables[report.paged].rows)}
 
 

@@ -66,7 +66,7 @@ def _origin(found: Reading, seq: int | None) -> Row | None:
         return None
     generation, policy = use.generation, use.policy
     return {
-        **use.who(found.texts),
+        **use.who(found.user(use)),
         **use.texts(found.texts, "question", "answer"),
         "documents": documents_of(use),
         "model": generation.model if generation else None,
@@ -82,7 +82,7 @@ def _origin(found: Reading, seq: int | None) -> Row | None:
 def _use(found: Reading, use: Use, cache: CacheUse) -> Row:
     bound, freshness = cache.bound, cache.freshness
     return {
-        **use.who(found.texts),
+        **use.who(found.user(use)),
         **use.texts(found.texts, "question"),
         "status": cache.status,
         "kind": cache.kind,

@@ -34,7 +34,7 @@ def denied_report(log: AuditLog, asked: Asked) -> Report:
 
 def _use(found: Reading, use: Use) -> Row:
     return {
-        **use.who(found.texts),
+        **use.who(found.user(use)),
         **use.texts(found.texts, "question"),
         "credential": use.last.actor.credential,
         "documents": documents_of(use),

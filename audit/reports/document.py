@@ -9,11 +9,11 @@ from sqlalchemy import func, select
 
 from audit.filters import Filters
 from audit.log import AuditLog
-from audit.query import payloads_of
-from audit.record import Event, decode
+from audit.record import Event, stamped
 from audit.reports.frame import Asked, Reading, Report, Row, Table, reading, require_name
-from audit.reports.uses import Use, users
+from audit.reports.uses import Use
 from audit.tables import event_documents, events
+from tenancy.types import among
 
 KIND: Final = "document"
 
@@ -24,25 +24,26 @@ _USES: Final = (
     "seq", "ts", "user", "actor", "action", "outcome", "reason", "released", "stage", "via", "origin_seq",
     "origin_user", "versions", "passages", "domain", "acl_epoch", "request",
 )  # fmt: skip
-_MOST_PEOPLE: Final = 1_000
+_TIMES: Final = select(events.c.seq, events.c.ts).where(among(events.c.seq, "wanted"))
 
 
 def document_report(log: AuditLog, document: str, asked: Asked) -> Report:
     """Everybody for whom `document` was found, prompted, cited, replayed, read or changed.
 
-    `people` has one row each, for the whole window: of how many records some passage came that far, how often access
-    was refused, how often a request ended so that something may have left (`maybe`). `announced` counts intents: where
-    it is all there is, the outcome is missing still. `uses` has one row a request. `via` is `replayed` where a
-    remembered answer was served; `origin_user` had asked for it.
+    `people` has a row for each of the `persons`, of many for the last `asked.limit` of them, and counts in the whole
+    window: of how many records some passage came that far, how often access was refused, how often a request ended so
+    that something may have left (`maybe`). `announced` counts intents: where it is all there is, the outcome is missing
+    still. `uses` has one row a request. `via` is `replayed` where a remembered answer was served; `origin_user` had
+    asked for it.
     """
     name = unicodedata.normalize("NFC", require_name(document, "document"))
     with reading(log, KIND, name, asked) as found:
         uses, after = found.uses([Filters(document=name)], lambda event: _names(event, name))
-        origins = users(found.connection, sorted(_origins(uses)), found.size, found.texts)
+        origins = found.users(sorted(_origins(uses)))
         rows = tuple(_use(found, use, name, origins) for use in uses)
-        people = tuple(_people(found, asked, name))
-        tables = {"people": Table(_PEOPLE, people), "uses": Table(_USES, rows)}
-        return found.report(KIND, {"document": name}, tables, "uses", after)
+        people, persons = _people(found, asked, name)
+        tables = {"people": Table(_PEOPLE, tuple(people)), "uses": Table(_USES, rows)}
+        return found.report(KIND, {"document": name, "persons": persons}, tables, "uses", after)
 
 
 def _names(event: Event, document: str) -> bool:
@@ -59,7 +60,7 @@ def _use(found: Reading, use: Use, document: str, origins: dict[int, str | None]
     replayed = stage == "replayed" and use.cache is not None
     origin = use.cache.origin_seq if replayed and use.cache is not None else None
     return {
-        **use.who(found.texts),
+        **use.who(found.user(use)),
         "stage": stage,
         "via": "replayed" if replayed else "live" if stage in _SEEN else None,
         "origin_seq": origin,
@@ -71,8 +72,10 @@ def _use(found: Reading, use: Use, document: str, origins: dict[int, str | None]
     }
 
 
-def _people(found: Reading, asked: Asked, document: str) -> list[Row]:
-    """Counted in the document's own index, which has actor and outcome beside each record's number."""
+def _people(found: Reading, asked: Asked, document: str) -> tuple[list[Row], int]:
+    """Counted in the document's own index, which has actor and outcome beside each record's number; the last to come
+    first, and how many there are.
+    """
     touched = event_documents.c
     counted = (
         select(
@@ -93,19 +96,20 @@ def _people(found: Reading, asked: Asked, document: str) -> list[Row]:
         person = people.setdefault(row.actor, {"first": row.first, "last": row.last} | dict.fromkeys(_COUNTS, 0))
         person["first"], person["last"] = min(person["first"], row.first), max(person["last"], row.last)
         person[_count_of(row.outcome, row.stage)] += row.records
-    newest = sorted(people.items(), key=lambda one: -one[1]["last"])[:_MOST_PEOPLE]
-    names = users(found.connection, [person["last"] for _, person in newest], found.size, found.texts)
+    newest = sorted(people.items(), key=lambda one: -one[1]["last"])[: asked.limit]
+    names = found.users([person["last"] for actor, person in newest if found.name_of(actor) is None])
     times = _times(found, {person[edge] for _, person in newest for edge in ("first", "last")})
-    return [
+    rows = [
         {
             **person,
-            "user": names.get(person["last"]),
+            "user": found.name_of(actor) or names.get(person["last"]),
             "actor": actor,
             "first": times[person["first"]],
             "last": times[person["last"]],
         }
         for actor, person in newest
     ]
+    return rows, len(people)
 
 
 def _count_of(outcome: str | None, stage: str) -> str:
@@ -117,4 +121,5 @@ def _count_of(outcome: str | None, stage: str) -> str:
 
 
 def _times(found: Reading, seqs: set[int]) -> dict[int, str]:
-    return {seq: decode(payload).ts for seq, payload in payloads_of(found.connection, seqs).items() if payload}
+    rows = found.connection.execute(_TIMES, {"wanted": seqs})
+    return {row.seq: stamped(row.ts) for row in rows}

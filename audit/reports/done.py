@@ -46,7 +46,7 @@ def _listed(log: AuditLog, kind: str, actions: tuple[str, ...], asked: Asked) ->
 
 def _use(found: Reading, use: Use) -> Row:
     return {
-        **use.who(found.texts),
+        **use.who(found.user(use)),
         "documents": documents_of(use),
         "detail": json.dumps(use.detail, sort_keys=True, ensure_ascii=False) if use.detail else None,
     }

@@ -16,7 +16,7 @@ from audit.cursors import cursor, position_of
 from audit.filters import Filters, check_window
 from audit.log import AuditLog, Head
 from audit.matching import matching
-from audit.query import Texts, require_limit
+from audit.query import require_limit
 from audit.record import Event
 from audit.reports.uses import Use, paired
 from audit.spans import Bounds, bounds
@@ -91,7 +91,8 @@ class Reading:
         self.whole = bounds(connection, self.size, asked.since, asked.until)
         high = self.whole.high if position is None else min(position, self.whole.high)
         self.within = Bounds(min(self.whole.low, high), high)
-        self.texts: Texts = log.subjects.reader()
+        self.texts = log.subjects.reader()
+        self._names: dict[str, str] = {}
 
     def inside(self, event: Event) -> bool:
         """Whether a record lies in the window."""
@@ -110,6 +111,23 @@ class Reading:
                 found.append(seq)
         return found[:limit]
 
+    def user(self, use: Use) -> str | None:
+        """The name of who asked, None where it was erased. Opened once for each person."""
+        actor = use.last.actor.ref or ""
+        if actor not in self._names and (name := use.user(self.texts)) is not None:
+            self._names[actor] = name
+        return self._names.get(actor)
+
+    def name_of(self, actor: str | None) -> str | None:
+        """The name of somebody who was met before."""
+        return self._names.get(actor or "")
+
+    def users(self, seqs: Sequence[int]) -> dict[int, str | None]:
+        """Who asked, by the number of a record of the request."""
+        found = [(seq, use) for seq, use in paired(self.connection, seqs, self.size, _nowhere) if use is not None]
+        self.texts.load({key for _, use in found for key in use.sealed_under()})
+        return {seq: self.user(use) for seq, use in found}
+
     def uses(self, wanted: Sequence[Filters], listed: Callable[[Event], bool]) -> tuple[list[Use], str | None]:
         """A page of requests of which a record meets `wanted`, newest first, and the cursor behind it.
 
@@ -126,10 +144,14 @@ class Reading:
                     found.append(use)
                 if len(found) == limit:
                     more = seq != seqs[-1] or len(seqs) == step
-                    return found, cursor(self._log, self._about, seq, self.size) if more else None
+                    return self._readable(found), cursor(self._log, self._about, seq, self.size) if more else None
             if len(seqs) < step:
-                return found, None
+                return self._readable(found), None
             within = Bounds(within.low, seqs[-1])
+
+    def _readable(self, found: list[Use]) -> list[Use]:
+        self.texts.load({key for use in found for key in use.sealed_under()})
+        return found
 
     def report(
         self,
@@ -174,6 +196,10 @@ class Reading:
 
     def _windowed(self, filters: Filters) -> Filters:
         return msgspec.structs.replace(filters, since=self._asked.since, until=self._asked.until)
+
+
+def _nowhere(_: Event) -> bool:
+    return False
 
 
 @contextmanager

@@ -29,7 +29,7 @@ def subject_report(log: AuditLog, actor: str, asked: Asked) -> Report:
         uses, after = found.uses([Filters(actor=actor)], lambda event: event.actor.ref == actor)
         counts = found.counts(events.c.actor == actor)
         tables = {"actions": counts, "uses": Table(_USES, tuple(_use(found, use) for use in uses))}
-        name = uses[0].user(found.texts) if uses else None
+        name = found.user(uses[0]) if uses else None
         return found.report(KIND, {"actor": actor, "user": name}, tables, "uses", after)
 
 
@@ -52,7 +52,7 @@ def _use(found: Reading, use: Use) -> Row:
     cache, generation = use.cache, use.generation
     hit = cache is not None and cache.status == "hit"
     return {
-        **use.who(found.texts),
+        **use.who(found.user(use)),
         **use.texts(found.texts, "question", "filter", "answer"),
         "cache": cache_of(use),
         "origin_seq": cache.origin_seq if hit and cache is not None else None,

@@ -104,13 +104,18 @@ class Use:
         name: str | None = self.texts(subjects, "user")["user"]
         return name
 
-    def who(self, subjects: Texts) -> dict[str, Any]:
-        """The columns that begin every row."""
+    def sealed_under(self) -> set[str]:
+        """The ids of the keys of all its texts."""
+        contents = [event.content for event in (self.intent, self.outcome) if event and event.content]
+        return {sealed.key for one in contents for sealed in msgspec.structs.asdict(one).values() if sealed is not None}
+
+    def who(self, user: str | None) -> dict[str, Any]:
+        """The columns that begin every row; `user` is the name of who asked."""
         last = self.last
         return {
             "seq": last.seq,
             "ts": last.ts,
-            "user": self.user(subjects),
+            "user": user,
             "actor": last.actor.ref,
             "action": last.action,
             "outcome": last.outcome,
@@ -141,12 +146,6 @@ def paired(
             yield seq, None if outcome is not None and listed(outcome) else Use(event, outcome)
         else:
             yield seq, Use(None if event.intent is None else known.get(event.intent), event)
-
-
-def users(connection: Connection, seqs: Sequence[int], size: int, subjects: Texts) -> dict[int, str | None]:
-    """Who asked, by the number of a record of the request."""
-    found = paired(connection, seqs, size, lambda _: False)
-    return {seq: use.user(subjects) for seq, use in found if use is not None}
 
 
 def _ends(connection: Connection, intents: Sequence[int], size: int) -> dict[int, int]:

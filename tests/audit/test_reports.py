@@ -131,7 +131,7 @@ def test_who_saw_a_document_at_which_stage_and_whose_answer_it_was(history: Hist
         ("ana", 1, 0, 0, 1, 0, 0),
         ("bo", 0, 1, 0, 0, 0, 0),
     ]
-    assert (report.about, report.head, report.cursor) == ({"document": LEASE}, log.head(), None)
+    assert (report.about, report.head, report.cursor) == ({"document": LEASE, "persons": 2}, log.head(), None)
 
 
 def test_a_refusal_and_a_broken_answer_are_told_apart_from_what_was_shown(history: History, log: AuditLog) -> None:

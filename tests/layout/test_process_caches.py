@@ -66,6 +66,7 @@ def tables(tree: ast.Module) -> Iterator[str]:
 
 # Objects that live for one request or one command.
 PER_REQUEST = {
+    "audit/reports/frame.py": "one report",
     "audit/trail.py": "the trail of one request",
     "generation/guardrails/topics.py": "the blocked phrases of one contract, for one request",
     "generation/links.py": "the check of one answer",

@@ -23,11 +23,11 @@ from generation.routing import Placed
 from generation.salt import kv_salt, narrower
 from indexing.embed import Embedder
 from indexing.filters import canonical
-from retrieval.abstain import Evidence, not_found
+from retrieval.abstain import Evidence
 from retrieval.citations import Citation, verify
 from retrieval.context import Context
 from retrieval.masking import Masking, masked_prompt
-from retrieval.outgoing import outgoing, passed, shown_citations, shown_evidence
+from retrieval.outgoing import outgoing, passed, said_not_found, shown_citations, shown_evidence
 from retrieval.plan import Opened, Plan, open_plan
 from retrieval.question import Answer, AnswerPath, CacheReport, Delta, Done, Question
 from retrieval.recheck import require_readable
@@ -206,7 +206,7 @@ async def begin(asking: Asking, miss: Miss, evidence: Evidence) -> Answer:
     evidence = shown_evidence(asking.plan.rails, evidence)
     seq = await asking.trail.intent()
     return Answer(
-        text=not_found(asking.plan.query, evidence),
+        text=said_not_found(asking.plan.query, evidence),
         citations=(),
         finish="abstain",
         model=asking.plan.route.identity.model,

@@ -301,7 +301,7 @@ async def _generate_at(
     if leaving and not required:
         yield Delta(leaving)
     checks.refuse()
-    cited = _cite(asking, checks.said, context, made.originals(finish.quotes, context))
+    cited = await _cite(asking, checks.said, context, made.originals(finish.quotes, context))
     cut = (HISTORY_CUT,) if plan.room.cut else ()
     warnings = (*gathered.warnings, *checks.warnings, *cut)
     if required:
@@ -313,9 +313,9 @@ async def _generate_at(
     yield Done(replace(draft, text=text, citations=cited, finish=finish.reason, nearest_titles=(), warnings=warnings))
 
 
-def _cite(asking: Asking, text: str, context: Context, quotes: Sequence[Quote]) -> tuple[Citation, ...]:
+async def _cite(asking: Asking, text: str, context: Context, quotes: Sequence[Quote]) -> tuple[Citation, ...]:
     """The citations of `text` that hold, on record, as their asker may see them."""
-    cited = verify(text, context.sources, quotes)
+    cited = await asking.path.workers.run(verify, text, context.sources, quotes)
     asking.trail.note(
         resources=[
             Resource(document=citation.document, version=citation.version, chunk=citation.chunk, stage="cited")

@@ -68,6 +68,7 @@ PER_REQUEST = {
     "audit/trail.py": "the trail of one request",
     "generation/guardrails/topics.py": "the blocked phrases of one contract, for one request",
     "generation/links.py": "the check of one answer",
+    "retrieval/citations.py": "the sources of one answer, while it is verified",
     "audit/verify.py": "one verification",
     "indexing/batch.py": "one run of ingestion",
 }

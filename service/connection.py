@@ -1,5 +1,5 @@
-"""One HTTP connection: the head of a request has to come in time, and what is sent has to be read in time, since an open
-socket costs the other side nothing. Whoever reads nothing would hold a place at a generator, and its words back.
+"""One HTTP connection: the head of a request has to come in time, and what is sent has to be read in time, since an
+open socket costs the other side nothing. Whoever reads nothing would hold a place at a generator.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from typing import Final
 
@@ -19,7 +20,8 @@ def canary(key: bytes, template_revision: str) -> str:
 
 
 class CanaryCheck:
-    """Withholds an answer that holds the mark, also with other capitals or with spaces and signs in between.
+    """Withholds an answer that holds the mark, also in other forms of its letters (capitals, full width, mathematical)
+    or with spaces and signs in between.
 
     It holds back what may be the mark's beginning.
     """
@@ -27,6 +29,9 @@ class CanaryCheck:
     def __init__(self, mark: str) -> None:
         self._mark = mark.casefold()
         self._held = ""
+        # The letters and digits of what is held, and where they stand there: a piece is looked through once.
+        self._plain = ""
+        self._places: list[int] = []
         self._found = False
 
     @property
@@ -38,18 +43,21 @@ class CanaryCheck:
         return ()
 
     def feed(self, text: str) -> str:
-        held = self._held + text
-        places = [at for at, character in enumerate(held) if character.isalnum()]
-        plain = "".join(held[at].lower()[0] for at in places)
+        held, plain, places = self._held + text, self._plain, self._places
+        for at, character in enumerate(text, len(self._held)):
+            letters = "".join(filter(str.isalnum, unicodedata.normalize("NFKC", character).lower()))
+            plain += letters
+            places += [at] * len(letters)
         if self._mark in plain:
             self._found = True
             raise Withheld("the answer gave the model's instructions away", item="answer", remedy="ask in other words")
         most = min(len(self._mark) - 1, len(plain))
         begun = next((count for count in range(most, 0, -1) if plain.endswith(self._mark[:count])), 0)
         cut = places[-begun] if begun else len(held)
-        self._held = held[cut:]
+        self._held, self._plain = held[cut:], plain[len(plain) - begun :]
+        self._places = [at - cut for at in places[len(places) - begun :]]
         return held[:cut]
 
     def flush(self) -> str:
-        held, self._held = self._held, ""
+        held, self._held, self._plain, self._places = self._held, "", "", []
         return held

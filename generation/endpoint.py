@@ -52,6 +52,8 @@ def checked_url(endpoint: Endpoint) -> str:
         host, _ = url.hostname or "", url.port
     except ValueError as error:
         raise InvalidInput("the generator's address is no URL", item=item) from error
+    if not endpoint.base_url.isprintable() or " " in endpoint.base_url:
+        raise InvalidInput("the generator's address holds spaces or control characters", item=item)
     if url.scheme not in {"http", "https"} or not host:
         raise InvalidInput("the generator's address must begin with http:// or https://", item=item)
     if "@" in url.netloc or url.query or url.fragment:

@@ -6,10 +6,16 @@ Source: OpenAI's chat completion chunk object, and the recorded events of SGLang
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated, Final
 
 import msgspec
 
 from generation.generator import Finish, FinishReason, Usage
+
+_LONGEST_TOKEN: Final = 256
+"""Characters; the tokens of known models have half as many at most."""
+_Tokens = Annotated[int, msgspec.Meta(ge=0, le=100_000_000)]
+"""What a server may count: another number would be booked, and stand in the audit."""
 
 
 class MalformedEvent(ValueError):
@@ -42,12 +48,12 @@ class _Choice(msgspec.Struct, frozen=True):
 
 
 class _PromptDetails(msgspec.Struct, frozen=True):
-    cached_tokens: int | None = None
+    cached_tokens: _Tokens | None = None
 
 
 class _Usage(msgspec.Struct, frozen=True):
-    prompt_tokens: int
-    completion_tokens: int
+    prompt_tokens: _Tokens
+    completion_tokens: _Tokens
     prompt_tokens_details: _PromptDetails | None = None
 
 
@@ -76,7 +82,7 @@ def decode_event(data: str, model: str | None) -> ChatEvent:
     """
     try:
         chunk = msgspec.json.decode(data.encode("utf-8", "replace"), type=_Chunk)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         raise MalformedEvent("an event is not a chat completion chunk") from None
     if chunk.error is not None:
         code = chunk.error.code if isinstance(chunk.error, _Error) else None
@@ -108,12 +114,17 @@ class StreamTotals:
     finish_reason: str | None = None
     usage: Usage | None = None
     _texts: list[str] = field(default_factory=list)
+    _length: int = 0
 
     @property
     def text(self) -> str:
         return "".join(self._texts)
 
-    def note(self, event: ChatEvent) -> None:
+    def note(self, event: ChatEvent, max_tokens: int) -> None:
+        """Raises `MalformedEvent` where the text is longer than `max_tokens` can be."""
+        self._length += len(event.text)
+        if self._length > _LONGEST_TOKEN * max_tokens:
+            raise MalformedEvent("the text goes on behind the limit of tokens")
         self.begun = True
         self._texts.append(event.text)
         self.finish_reason = event.finish or self.finish_reason

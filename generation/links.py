@@ -6,7 +6,8 @@ with a scheme, from `//`, `www.` or a domain name, of an e-mail, as a Markdown t
 character references. What is not such an address is text, and the asker may read it. An image becomes a link: fetched
 images in a row could spell a text, also where each of their addresses stands in a source.
 
-An address ends where every renderer ends it: at ASCII white space or `<` (GitHub Flavored Markdown, "Autolinks").
+An address ends where every renderer ends it: at ASCII white space or `<` (GitHub Flavored Markdown, "Autolinks"). It is
+compared as it is written: signs behind it, or a choice of character references in it, would carry data out as well.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ _LONGEST: Final = 2_000
 _LONGEST_TAG: Final = 500
 _PATIENCE: Final = 400
 """Characters for which an address waits for its citation."""
+_FEW: Final = 3
+"""Signs that may stand right behind an address: the end of a sentence, and no message."""
 
 _END: Final = regex.compile(r"[ \t\n\r\f\v<]")
 # Scripts without spaces, CJK punctuation and the white space of Unicode: text may go on right after an address.
@@ -54,12 +57,16 @@ _START: Final = regex.compile(
     | (?:{_LABEL}\.)+(?:\p{{L}}{{2,24}}|xn--[a-z0-9-]+)\.?(?::\d+)?(?=[/?\#\\])
     | (?:{_LABEL}\.)+(?:{_COMMON}|COM|NET|ORG)(?![{_LETTER}-])(?!\.[{_LETTER}])
     | \d{{1,3}}(?:\.\d{{1,3}}){{3}}(?=:\d|[/?])
+    | (?<=\]:)[A-Za-z][A-Za-z0-9+.\-]{{1,30}}:(?=[^\s:])
     """,
     regex.VERBOSE,
 )
 _ADDRESS: Final = regex.compile(r"[:/.\\&#?%@]")
 _ESCAPED: Final = regex.compile(r"\\([!-/:-@\[-`{-~])")
 _TAG: Final = regex.compile(r"<[A-Za-z/!?]")
+_SCHEME: Final = regex.compile(r"[A-Za-z][A-Za-z0-9+.\-]{1,30}:(?=[^\s:])")
+"""Of any address where Markdown expects one: in `<...>`, and in a definition ("[x]: ...")."""
+_BLANK_LINE: Final = regex.compile(r"\n[ \t\r]*\n")
 _ACTIVE: Final = regex.compile(
     r"(?i)</?(?:a|area|audio|base|body|button|embed|form|frame|frameset|iframe|image|img|input|link|math|meta|object|"
     r"picture|script|source|style|svg|track|video)\b|="
@@ -83,6 +90,7 @@ class LinkCheck:
                 self._known.setdefault(link, set()).add(source.key)
         self._held = ""
         self._dropping = False
+        self._defining = False
         self._queue: list[tuple[str, frozenset[str] | None]] = []
         self._cited: set[str] = set()
         self._window = ""
@@ -148,30 +156,44 @@ class LinkCheck:
         return 1
 
     def _tag(self, complete: bool) -> int:
-        """Judge the HTML tag or autolink at the beginning; returns its length, 0 to wait."""
+        """Judge the HTML tag or autolink at the beginning; returns its length, 0 to wait.
+
+        Up to the first `>`: where a quoted value goes on behind it, an equals sign stands before it. What may be the
+        beginning of a tag and does not end here gets a space, so that nothing behind it becomes part of a tag.
+        """
         held = self._held[: _LONGEST_TAG + 1]
         self._dropping = False
         if len(held) > 1 and not _TAG.match(held):
             return self._plain("<")
-        closing = held.find(">")
-        ended = regex.search(r"<|\n[ \t\r]*\n", held, pos=1)
-        if closing < 0 or (ended is not None and ended.start() < closing):
-            waits = ended is None and len(held) <= _LONGEST_TAG and not complete
-            return 0 if waits else self._plain("<")
+        closing, blank = held.find(">"), _BLANK_LINE.search(held)
+        if closing < 0 or (blank is not None and blank.start() < closing):
+            going_on = blank is None and len(held) <= _LONGEST_TAG
+            if going_on and not complete:
+                return 0
+            return self._plain("<") if going_on and not _ACTIVE.search(held) else self._opened()
         tag, inner = held[: closing + 1], held[1:closing]
-        keys = self._keys(inner)
+        keys = self._known.get(inner)
         if keys is not None:
-            self._say(tag, keys)
-        elif _ACTIVE.match(tag) or "=" in inner or _begins(inner):
-            self._say(self._replaced())
-        else:
+            self._say(tag, frozenset(keys))
+        elif not (_ACTIVE.search(tag) or _SCHEME.match(inner) or _begins(inner)):
             self._say(tag)
+        elif "<" in inner:
+            return self._opened()
+        else:
+            self._say(self._replaced())
         return len(tag)
+
+    def _opened(self) -> int:
+        self._say("< ")
+        return 1
 
     def _judged(self, word: str) -> int:
         """Let the word through, but for the addresses in it; an image becomes a link, so that nothing is fetched."""
-        length, word = len(word), word.replace("![", "! [")
+        length, word = len(word), without_images(word)
         at = 0
+        if self._defining and _SCHEME.match(word):
+            at = self._address(word)
+        self._defining = word.endswith("]:")
         while (found := _START.search(word, at)) is not None:
             if found.group("target"):
                 step = self._target(word, at, found.end())
@@ -189,17 +211,17 @@ class LinkCheck:
     def _target(self, word: str, at: int, begin: int) -> int:
         """A Markdown target; returns how much of `word` from `at` on was said."""
         inner = _balanced(word[begin:])
+        keys = self._known.get(inner)
         if not _ADDRESS.search(inner):
             self._plain_text(word[at : begin + len(inner)])
             return begin + len(inner) - at
-        keys = self._keys(inner)
         closing = begin + len(inner) + (word[begin + len(inner) :][:1] == ")")
         if keys is None:
             self._plain_text(word[at : begin - 1])
             self._say(f" {self._replaced()}")
         else:
             self._plain_text(word[at : begin - 2])
-            self._say(word[begin - 2 : closing], keys)
+            self._say(word[begin - 2 : closing], frozenset(keys))
         return closing - at
 
     def _address(self, rest: str) -> int:
@@ -214,12 +236,14 @@ class LinkCheck:
             self._say(self._replaced())
             return max(len(base), 1)
         # What follows must not become part of the address.
-        self._say(base if not rest[len(base) :].strip(_TRIMMED) else f"{base} ", keys)
+        bare = rest.rstrip(_TRIMMED)
+        self._say(base if len(bare) <= len(base) and len(rest) - len(bare) <= _FEW else f"{base} ", keys)
         return len(base)
 
     def _keys(self, link: str) -> frozenset[str] | None:
-        """The sources in which `link` stands; None for none."""
-        found = self._known.get(_canonical(link))
+        """The sources in which `link` stands, but for a few signs behind it; None for none."""
+        bare = link.rstrip(_TRIMMED)
+        found = self._known.get(link) or (self._known.get(bare) if len(link) - len(bare) <= _FEW else None)
         return None if found is None else frozenset(found)
 
     def _replaced(self) -> str:
@@ -245,8 +269,36 @@ class LinkCheck:
             del self._queue[0]
 
 
+class NoImages:
+    """The last of all checks: no sign before what was taken out makes an image of it ("!" before "[link removed]")."""
+
+    def __init__(self) -> None:
+        self._marked = False
+
+    @property
+    def detail(self) -> Mapping[str, int | bool]:
+        return {}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return ()
+
+    def feed(self, text: str) -> str:
+        if self._marked and text.startswith("["):
+            text = f" {text}"
+        self._marked = text.endswith("!") if text else self._marked
+        return without_images(text)
+
+    def flush(self) -> str:
+        return ""
+
+
+def without_images(text: str) -> str:
+    return text.replace("![", "! [")
+
+
 def links_in(text: str) -> Iterator[str]:
-    """The addresses in `text`, in the form in which they are compared: each whole, and without what may follow it."""
+    """The addresses in `text`, in the forms in which an answer may have them."""
     for word in _END.split(text.replace(">", "> ")):
         # Most words hold none of the signs that an address needs.
         if not _ADDRESS.search(word.rstrip(_TRIMMED)) and "www." not in word.casefold():
@@ -255,8 +307,8 @@ def links_in(text: str) -> Iterator[str]:
             rest = word[found.end() :] if found.group("target") else word[found.start() :]
             if found.group("target"):
                 rest = _balanced(rest)
-            yield _canonical(rest)
-            yield _canonical(_base(rest))
+            yield from _forms(rest)
+            yield from _forms(_base(rest))
 
 
 def _begins(word: str) -> bool:
@@ -270,8 +322,12 @@ def _hidden(text: str) -> bool:
     return decoded != text and bool(_START.search(decoded))
 
 
-def _canonical(link: str) -> str:
-    return html.unescape(link).rstrip(_TRIMMED)
+def _forms(link: str) -> Iterator[str]:
+    """An address as it stands there, as renderers read it, and as they are given it; with what follows, and without."""
+    read = html.unescape(link)
+    for form in (link, read, read.replace("&", "&amp;")):
+        yield form
+        yield form.rstrip(_TRIMMED)
 
 
 def _base(rest: str) -> str:

@@ -190,6 +190,8 @@ class Pool:
                         yield piece
             except Unavailable as failure:
                 _log.warning("an attempt failed at the replica %s of %s: %s", replica.name, self.name, failure.reason)
+                if failure.told is None:
+                    failure.item = request.request_id  # an asker reads it: never a server's address
                 raise
             finally:
                 ticket.leave()

@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, cast
+from typing import Any, Final, Literal, Protocol
 
 import httpx
 import msgspec
@@ -33,7 +33,7 @@ from generation.prompt import Prompt
 from generation.proof import NotIsolated
 from generation.server_check import check_server_info
 from generation.tokens import Counter, load_counter
-from generation.wire import Interrupted, Silent, Wire
+from generation.wire import Interrupted, Silent, Wire, lines_of
 from tenancy.errors import InvalidInput, Unavailable
 
 _CONTROL_SECONDS: Final = 60.0
@@ -250,7 +250,7 @@ class Replica:
         data = await self._wire.get("/v1/models", self.name, deadline)
         try:
             return frozenset(one.id for one in msgspec.json.decode(data, type=_Models).data)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             raise GeneratorRefused("the server's list of models is not OpenAI's", item=self.name) from None
 
     async def aclose(self) -> None:
@@ -284,12 +284,12 @@ class Replica:
                 await self._require_checked(request)
             running = True
             response = await self._begun(request, totals)
-            async with aclosing(cast("AsyncGenerator[str, None]", response.aiter_lines())) as lines:
+            async with aclosing(lines_of(response)) as lines:
                 while (data := await self._next(lines, request, totals)) != "[DONE]":
                     event = decode_event(data, self._expected(request))
                     if not totals.begun and not attempt.probe:
                         self.breaker.succeed(trial=attempt.trial)
-                    totals.note(event)
+                    totals.note(event, request.max_tokens)
                     yield event
             totals.complete()
             running = False

@@ -11,7 +11,7 @@ from generation.generator import Misfit
 
 OLDEST_VERSION = (0, 5, 20)
 
-_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+_VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})", re.ASCII)
 
 
 class _ServerInfo(msgspec.Struct, frozen=True):
@@ -33,19 +33,19 @@ def check_server_info(data: bytes, endpoint: Endpoint) -> None:
     item = endpoint.base_url
     try:
         info = msgspec.json.decode(data, type=_ServerInfo)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise Misfit("the server's description is not SGLang's", item=item) from error
     found = _VERSION.match(info.version)
     if found is None or tuple(map(int, found.groups())) < OLDEST_VERSION:
         oldest = ".".join(map(str, OLDEST_VERSION))
         raise Misfit(
-            f"the server runs SGLang {info.version or 'of unknown version'}; salts isolate from {oldest} on",
+            f"the server runs SGLang {info.version[:40] or 'of unknown version'}; salts isolate from {oldest} on",
             item=item,
             remedy="upgrade the server",
         )
     if info.served_model_name != endpoint.model:
         raise Misfit(
-            f"the server serves the model {info.served_model_name!r}, not {endpoint.model!r}",
+            f"the server serves the model {str(info.served_model_name)[:200]!r}, not {endpoint.model!r}",
             item=item,
             remedy="set the generator's model to the server's --served-model-name",
         )

@@ -28,7 +28,7 @@ MAX_SYSTEM: Final = 16_000
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 # Tags of any kind, of chat templates and of this product's prompts, and tokens in brackets such as [INST].
-_TOKENS: Final = re.compile(r"<\s?[A-Za-z/|｜!_<\[]|[|｜]>|\[\s*/?\s*g?[A-Z_]{2,}\s*\]")
+_TOKENS: Final = re.compile(r"<\s?[A-Za-z/|｜!_<\[]|[|｜]>|\[\s*/?\s*[gs]?[A-Z_]{2,}\s*\]")
 _CURRENT: Final = Prepared(
     select(templates.c.system)
     .where(templates.c.name == bindparam("template", type_=Text), templates.c.withdrawn.is_(None))

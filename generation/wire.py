@@ -1,7 +1,7 @@
 """The one HTTP client of the product, to a server with OpenAI's chat protocol.
 
 No cookies, no redirects, no proxies from the environment, no header that names a tenant; user key and admin key each
-for its own endpoints.
+for its own endpoints. Nothing that a server sends is unpacked, and of a line or an answer only so much is kept.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Final
 import httpx
 
 from generation.endpoint import Endpoint, authorities, checked_url
+from generation.events import MalformedEvent
 from generation.generator import GeneratorRefused, Misfit, Rejected
 from tenancy.errors import Unavailable
 
@@ -28,6 +29,10 @@ _NOBODY_THERE: Final = frozenset({502, 504})
 _WRONG_KEY: Final = frozenset({401, 403})
 _NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _MOST_ERROR_BYTES: Final = 65_536
+_MOST_BYTES: Final = 4 << 20
+"""Of a short answer."""
+_LONGEST_LINE: Final = 1 << 20
+"""Bytes of an event."""
 
 _log = logging.getLogger(__name__)
 
@@ -71,6 +76,7 @@ class Wire:
             trust_env=False,
             follow_redirects=False,
             transport=transport,
+            headers={"Accept-Encoding": "identity"},
         )
         self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
         self._aborts: set[asyncio.Task[None]] = set()
@@ -92,9 +98,11 @@ class Wire:
             lost = not isinstance(error, _NEVER_SENT)
             reason = f"the generator cannot be reached ({type(error).__name__})"
             raise Interrupted(reason, item=request_id, lost=lost, away=True) from error
-        if response.status_code == httpx.codes.OK:
+        if response.status_code == httpx.codes.OK and not _packed(response):
             return response
         await response.aclose()
+        if response.status_code == httpx.codes.OK:
+            raise Misfit("the generator's answer is compressed, unasked", item=request_id)
         status = response.status_code
         if status in _TRANSIENT_STATUS:
             reason = f"the generator is overloaded or away (status {status})"
@@ -129,13 +137,16 @@ class Wire:
         response = await self.send("GET", path, request_id, deadline)
         try:
             async with until(deadline):
-                return await response.aread()
+                data = await _beginning(response, _MOST_BYTES + 1)
         except TimeoutError:
             raise Silent("the generator did not answer before the deadline", item=request_id) from None
         except httpx.HTTPError as error:
             raise Interrupted("the generator's answer was cut", item=request_id, lost=True) from error
         finally:
             await response.aclose()
+        if len(data) > _MOST_BYTES:
+            raise GeneratorRefused("the generator's answer is longer than such an answer can be", item=request_id)
+        return data
 
     async def control(self, path: str, body: dict[str, Any], deadline: float) -> tuple[int, bytes]:
         """POST to a control endpoint with the admin key; status and the beginning of the answer.
@@ -144,13 +155,12 @@ class Wire:
         """
         headers = self._key(self._endpoint.admin_key or self._endpoint.api_key)
         try:
-            async with until(deadline):
-                response = await self._client.post(path, json=body, headers=headers)
+            async with until(deadline), self._client.stream("POST", path, json=body, headers=headers) as response:
+                return response.status_code, await _beginning(response, _MOST_ERROR_BYTES)
         except TimeoutError:
             raise Silent("the generator did not answer in time", item=path) from None
         except httpx.HTTPError as error:
             raise Interrupted(f"the generator cannot be reached ({type(error).__name__})", item=path) from error
-        return response.status_code, response.content[:_MOST_ERROR_BYTES]
 
     async def abort(self, engine_request: str) -> None:
         """Tell the engine to stop, whatever happens to this task, which waits for its word a second at most."""
@@ -178,6 +188,40 @@ class Wire:
 
     def _key(self, key: str | None) -> dict[str, str]:
         return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+async def lines_of(response: httpx.Response) -> AsyncGenerator[str, None]:
+    """The lines of a stream. They end as those of events do: other signs that end lines may stand in an answer.
+
+    Raises `MalformedEvent` for one that is longer than an event can be.
+    """
+    held = bytearray()
+    async for data in response.aiter_raw():
+        if b"\n" in data:
+            *ended, rest = bytes(held + data).split(b"\n")
+            for line in ended:
+                yield line.decode("utf-8", "replace")
+            held[:] = rest
+        else:
+            held += data
+        if len(held) > _LONGEST_LINE:
+            raise MalformedEvent("an event is longer than an event can be")
+    if held:
+        yield held.decode("utf-8", "replace")
+
+
+async def _beginning(response: httpx.Response, most: int) -> bytes:
+    """The first `most` bytes of the body, as they came."""
+    data = bytearray()
+    async for part in response.aiter_raw():
+        data += part
+        if len(data) >= most:
+            break
+    return bytes(data[:most])
+
+
+def _packed(response: httpx.Response) -> bool:
+    return response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity")
 
 
 def _kind(status: int) -> type[GeneratorRefused]:

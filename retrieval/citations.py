@@ -23,6 +23,9 @@ _KEY = regex.compile(r"S\d{1,4}")
 _QUOTED = regex.compile(r"[\"“”„«‘「]([^\"“”„»’」\n]{8,400})[\"“”»’」]")
 _WEAKEST_SUPPORT = 0.2
 
+_Candidates = Sequence[tuple[Sentence, frozenset[str]]]
+"""Sentences of a source, with their content words."""
+
 
 @dataclass(frozen=True, slots=True)
 class Citation:
@@ -62,6 +65,23 @@ class _Claim:
     keys: tuple[str, ...]
 
 
+class _Read:
+    """A source, read once, and what of it supports which statement: an answer may repeat both by the thousand."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._sentences: _Candidates | None = None
+        self._found: dict[str, tuple[int, int] | None] = {}
+
+    def support(self, claim: str) -> tuple[int, int] | None:
+        text = self.source.passage.text
+        if self._sentences is None:
+            self._sentences = [(one, frozenset(content_words(one.text))) for one in sentences(text)]
+        if claim not in self._found:
+            self._found[claim] = _support(claim, text, self._sentences)
+        return self._found[claim]
+
+
 def verify(text: str, sources: Sequence[Source], quotes: Sequence[Quote] = ()) -> Cited:
     """Find the verified citations of an answer.
 
@@ -69,18 +89,19 @@ def verify(text: str, sources: Sequence[Source], quotes: Sequence[Quote] = ()) -
     `[S1]` is mapped to the words that its statement quotes, or else to the sentence of that source which supports
     the statement best.
     """
-    by_key = {source.key: source for source in sources}
+    by_key = {source.key: _Read(source) for source in sources}
     citations: list[Citation] = []
     unknown = unsupported = 0
     wanted: list[tuple[str, Quote | str]] = [(quote.key, quote) for quote in quotes]
     if not quotes:
         wanted = [(key, claim.text) for claim in _claims(text) for key in claim.keys]
     for key, evidence in wanted:
-        source = by_key.get(key)
-        if source is None:
+        read = by_key.get(key)
+        if read is None:
             unknown += 1
             continue
-        span = _locate(evidence, source) if isinstance(evidence, Quote) else _support(evidence, source)
+        source = read.source
+        span = _locate(evidence, source) if isinstance(evidence, Quote) else read.support(evidence)
         if span is None:
             unsupported += 1
             continue
@@ -137,26 +158,23 @@ def _last_sentence(text: str) -> str:
     return found[-1].text if found else ""
 
 
-def _support(claim: str, source: Source) -> tuple[int, int] | None:
-    passage = source.passage
+def _support(claim: str, text: str, candidates: _Candidates) -> tuple[int, int] | None:
     plain = html.unescape(claim)
     for quoted in _QUOTED.findall(plain):
-        at = passage.text.find(quoted.strip())
+        at = text.find(quoted.strip())
         if at >= 0:
             return at, at + len(quoted.strip())
-    best = _best_sentence(plain, passage.text)
+    best = _best_sentence(plain, candidates)
     return (best.start, best.end) if best else None
 
 
-def _best_sentence(claim: str, text: str) -> Sentence | None:
+def _best_sentence(claim: str, candidates: _Candidates) -> Sentence | None:
     """The sentence that holds most of the claim's content words, rare ones first; `None` below a fifth of them."""
-    candidates = sentences(text)
     claimed = asked_words(claim)
-    held = [set(content_words(candidate.text)) for candidate in candidates]
-    weights = rarity(claimed, [sorted(words) for words in held])
+    weights = rarity(claimed, [sorted(words) for _, words in candidates])
     whole = sum(weights.values())
     best: tuple[float, Sentence] | None = None
-    for candidate, words in zip(candidates, held, strict=True):
+    for candidate, words in candidates:
         shared = sum(weights[word] for word in claimed if word in words)
         # Among sentences that hold the same, the shorter one is the more exact citation.
         score = shared / whole - 0.0001 * len(words) if whole else 0.0

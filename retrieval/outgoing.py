@@ -11,8 +11,9 @@ from generation.canary import CanaryCheck
 from generation.guardrails.failure import BlockedAnswer, BlockedTopic, RailFailed, UncitedAnswer
 from generation.guardrails.masks import Masks
 from generation.guardrails.rails import Leaving, Rails
-from generation.links import LinkCheck
-from retrieval.abstain import Evidence
+from generation.links import LinkCheck, NoImages
+from generation.output import Chain
+from retrieval.abstain import Evidence, not_found
 from retrieval.citations import Citation
 from retrieval.plan import Plan
 from retrieval.sources import Gathered
@@ -74,6 +75,12 @@ def shown_citations(rails: Rails, citations: Iterable[Citation]) -> tuple[Citati
         for citation in citations
         if not rails.names_blocked(f"{citation.title}\n{citation.quote}")
     )
+
+
+def said_not_found(question: str, evidence: Evidence) -> str:
+    """What is said in the place of an answer. It cites nothing, so that no address leaves in a title that it names."""
+    checks = Chain([LinkCheck(()), NoImages()])
+    return checks.feed(not_found(question, evidence)) + checks.flush()
 
 
 def shown_evidence(rails: Rails, evidence: Evidence) -> Evidence:

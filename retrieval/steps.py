@@ -23,11 +23,11 @@ from generation.routing import Placed
 from generation.salt import kv_salt, narrower
 from indexing.embed import Embedder
 from indexing.filters import canonical
-from retrieval.abstain import Evidence, not_found
+from retrieval.abstain import Evidence
 from retrieval.citations import Citation, verify
 from retrieval.context import Context
 from retrieval.masking import Masking, masked_prompt
-from retrieval.outgoing import outgoing, passed, shown_citations, shown_evidence
+from retrieval.outgoing import outgoing, passed, said_not_found, shown_citations, shown_evidence
 from retrieval.plan import Opened, Plan, open_plan
 from retrieval.question import Answer, AnswerPath, CacheReport, Delta, Done, Question
 from retrieval.recheck import require_readable
@@ -207,7 +207,7 @@ async def begin(asking: Asking, miss: Miss, evidence: Evidence) -> Answer:
     evidence = shown_evidence(asking.plan.rails, evidence)
     seq = await asking.trail.intent()
     return Answer(
-        text=not_found(asking.plan.query, evidence),
+        text=said_not_found(asking.plan.query, evidence),
         citations=(),
         finish="abstain",
         model=asking.plan.route.identity.model,
@@ -302,7 +302,7 @@ async def _generate_at(
     if leaving and not required:
         yield Delta(leaving)
     checks.refuse()
-    cited = _cite(asking, checks.said, context, made.originals(finish.quotes, context))
+    cited = await _cite(asking, checks.said, context, made.originals(finish.quotes, context))
     cut = (HISTORY_CUT,) if plan.room.cut else ()
     warnings = (*gathered.warnings, *checks.warnings, *cut)
     if required:
@@ -314,9 +314,9 @@ async def _generate_at(
     yield Done(replace(draft, text=text, citations=cited, finish=finish.reason, nearest_titles=(), warnings=warnings))
 
 
-def _cite(asking: Asking, text: str, context: Context, quotes: Sequence[Quote]) -> tuple[Citation, ...]:
+async def _cite(asking: Asking, text: str, context: Context, quotes: Sequence[Quote]) -> tuple[Citation, ...]:
     """The citations of `text` that hold, on record, as their asker may see them."""
-    cited = verify(text, context.sources, quotes)
+    cited = await asking.path.workers.run(verify, text, context.sources, quotes)
     asking.trail.note(
         resources=[
             Resource(document=citation.document, version=citation.version, chunk=citation.chunk, stage="cited")

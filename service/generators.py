@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -28,6 +30,7 @@ from tenancy.errors import InvalidInput
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _SECTION: Final = "generation.pools"
 _PORTS: Final = {"http": 80, "https": 443}
+_MOST_KEY: Final = 10_000
 _OF_SERVERS: Final = (
     "replicas",
     "model",
@@ -248,6 +251,12 @@ def _check(name: str, section: str, pool: PoolSettings) -> None:
         return
     if not pool.replicas:
         raise InvalidInput("a pool needs at least one replica", item=f"{section}.replicas")
+    for address in pool.replicas:
+        try:
+            place(address)
+        except ValueError:
+            key = "base_url" if section == "generation" else "replicas"
+            raise InvalidInput("the generator's address is no URL", item=f"{section}.{key}") from None
     if 1 < pool.slots <= pool.small_slots:
         raise InvalidInput("no slot is left for other than small prompts", item=f"{section}.small_slots")
     if pool.max_adapters:
@@ -319,15 +328,22 @@ def _require_levels_kept(routes: PooledRoutes, found: Mapping[str, tuple[str, Po
 
 
 def place(address: str) -> str:
-    """An address in one form: two of one form are one server."""
+    """An address in one form: two of one form are one server. Raises `ValueError` for what is no URL."""
     url = urlsplit(address.lower())
-    return f"{url.hostname}:{url.port or _PORTS.get(url.scheme, 0)}{url.path.rstrip('/').removesuffix('/v1')}"
+    host = (url.hostname or "").rstrip(".")
+    with suppress(ValueError):
+        host = str(ipaddress.ip_address("127.0.0.1" if host == "localhost" else host))
+    return f"{host}:{url.port or _PORTS.get(url.scheme, 0)}{url.path.rstrip('/').removesuffix('/v1')}"
 
 
 def _secret(file: str, item: str) -> str | None:
     if not file:
         return None
     try:
-        return Path(file).expanduser().read_text(encoding="utf-8").strip()
+        with Path(file).expanduser().open("rb") as opened:
+            key = opened.read(_MOST_KEY + 1).strip()
     except OSError as error:
         raise InvalidInput("the key file cannot be read", item=item, remedy=str(error.strerror)) from None
+    if len(key) > _MOST_KEY or not re.fullmatch(rb"[!-~]+", key):
+        raise InvalidInput("the key file holds no key", item=item, remedy="one line of ASCII characters without spaces")
+    return key.decode("ascii")

@@ -140,6 +140,8 @@ async def _reload(services: Services, again: Callable[[], Settings]) -> None:
             await services.workers.run(publish, settings)
         except StrongroomError as error:
             _log.error("the settings were not taken over", reason=error.reason, item=error.item, remedy=error.remedy)
+        except (OSError, RuntimeError, ValueError):
+            _log.exception("the settings were not taken over")  # and the next signal is heard
         else:
             _log.info("the pools of generators are those of the settings")
 

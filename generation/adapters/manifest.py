@@ -147,7 +147,7 @@ def _config(data: bytes) -> _Config:
         reason, _, where = str(error).partition(" - at `$.")
         item = where.rstrip("`") or CONFIG
         raise InvalidInput(f"{CONFIG}: {reason[:1].lower()}{reason[1:]}", item=item) from None
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         raise InvalidInput("not JSON", item=CONFIG) from None
     if config.peft_type.upper() != "LORA":
         raise InvalidInput("only LoRA adapters are served", item="peft_type", remedy="train one of peft_type LORA")
@@ -201,7 +201,7 @@ def _header(path: Path) -> Mapping[str, _Tensor]:
         header = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
         header.pop("__metadata__", None)
         tensors = {name: msgspec.json.decode(entry, type=_Tensor) for name, entry in header.items()}
-    except (msgspec.DecodeError, msgspec.ValidationError):
+    except (msgspec.DecodeError, RecursionError):
         raise InvalidInput("its header is not that of safetensors", item=WEIGHTS) from None
     end = 0
     for tensor in sorted(tensors.values(), key=lambda one: one.data_offsets):

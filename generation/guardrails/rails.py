@@ -24,6 +24,7 @@ from generation.guardrails.masks import Masked, Masks, removed
 from generation.guardrails.personal import find
 from generation.guardrails.stages import BlockedTopics, PersonalData, Rail, Restoring, UntilVerified
 from generation.guardrails.topics import Topics
+from generation.links import NoImages, without_images
 from generation.output import Chain, Stage
 from tenancy.contract import GuardTerms, PersonalKind
 
@@ -79,11 +80,13 @@ class Rails:
             raise _blocked(topic)
         if self.terms.require_citation and not cited:
             raise UncitedAnswer("the answer cites nothing", item="citation", remedy="ask again")
-        return self.shown(text)
+        return without_images(self.shown(text))
 
 
 class Leaving:
-    """An answer on its way out: `first`, then placeholders put back, `then`, blocked topics, personal data."""
+    """An answer on its way out: `first`, then placeholders put back, `then`, blocked topics, personal data; last, that
+    nothing of it has become an image.
+    """
 
     def __init__(self, rails: Rails, masks: Masks, first: Sequence[Stage], then: Sequence[Stage]) -> None:
         terms = rails.terms
@@ -92,7 +95,8 @@ class Leaving:
         restoring = [Rail("mask_input", self._restoring)] if self._restoring else []
         topics = [Rail("answer", self._topics)] if self._topics else []
         self._chain = Chain([*first, *restoring, *then, *topics])
-        self._masking = Chain([Rail("mask_output", PersonalData(terms.mask_output))] if terms.mask_output else [])
+        masking = [Rail("mask_output", PersonalData(terms.mask_output))] if terms.mask_output else []
+        self._masking = Chain([*masking, NoImages()])
         self._until_verified = Chain([Rail("citation", UntilVerified())] if terms.require_citation else [])
         self._unmasked: list[str] = []
         self._ended = False

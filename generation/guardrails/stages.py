@@ -15,6 +15,8 @@ from generation.output import Stage
 from tenancy.contract import PersonalKind
 
 REMOVED: Final = "personal-data-removed"
+_AT_ONCE: Final = 512
+"""Characters that may be looked through with every piece."""
 
 
 class Rail:
@@ -89,12 +91,28 @@ class Restoring:
         return shown
 
 
+class _Pace:
+    """When to look through what is held back: where it is long, only when it has grown by a fourth, since looking takes
+    time in proportion to all of it. What leaves is the same whenever it is done.
+    """
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def due(self, held: int) -> bool:
+        return held >= self._next
+
+    def looked(self, left: int) -> None:
+        self._next = left + left // 4 if left > _AT_ONCE else 0
+
+
 class BlockedTopics:
     """Lets an answer out up to the first blocked phrase, and nothing from there on; `blocked` is then its topic."""
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
         self._held = ""
+        self._pace = _Pace()
         self._ended = False
         self.blocked: str | None = None
 
@@ -111,7 +129,7 @@ class BlockedTopics:
     def feed(self, text: str) -> str:
         in_word = bool(self._held) and inside_word(self._held[-1] + text)
         self._held += text
-        return "" if in_word else self._judged(complete=False)
+        return "" if in_word or not self._pace.due(len(self._held)) else self._judged(complete=False)
 
     def flush(self) -> str:
         self._ended = True
@@ -124,6 +142,7 @@ class BlockedTopics:
         scan = self._topics.scan(folded, complete=complete)
         cut = folded.raw_start(scan.free)
         free, self._held = self._held[:cut], self._held[cut:]
+        self._pace.looked(len(self._held))
         if scan.found is not None:
             self.blocked = scan.found.topic
         return free
@@ -137,6 +156,7 @@ class PersonalData:
         # The last characters that left say what a number behind them is.
         self._before = ""
         self._held = ""
+        self._pace = _Pace()
         self._ended = False
         self.removed = 0
 
@@ -152,7 +172,7 @@ class PersonalData:
 
     def feed(self, text: str) -> str:
         self._held += text
-        return self._masked(complete=False)
+        return self._masked(complete=False) if self._pace.due(len(self._held)) else ""
 
     def flush(self) -> str:
         self._ended = True
@@ -174,6 +194,7 @@ class PersonalData:
         parts.append(whole[at:cut])
         self._before = whole[folded.raw_start(max(0, bisect_left(folded.starts, cut) - CONTEXT)) : cut]
         self._held = whole[cut:]
+        self._pace.looked(len(self._held))
         return "".join(parts)
 
 

@@ -17,6 +17,8 @@ from generation.pool import Pool, PoolTerms
 from generation.proof import Probe, Proof
 from generation.replica import AdapterRefused, Replica, Request
 from generation.serving import Serving
+from service.problems import problem_of
+from tenancy.errors import Unavailable
 from tests.generation.adapter_engine import Engine
 from tests.generation.prompts import pieces, prompt, soon, text_of
 from tests.support.lora import write_adapter
@@ -94,6 +96,19 @@ def test_nothing_is_loaded_at_a_server_that_is_another_than_it_should_be(tmp_pat
             await bench.ask(bench.adapter(1))
 
     assert run(tmp_path, test).engine.calls == []
+
+
+@pytest.mark.parametrize("path", ["/server_info", "/load_lora_adapter"])
+def test_no_error_names_the_servers_address(tmp_path: Path, path: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.engine.server.controls[path] = status(503)
+        with pytest.raises(Unavailable) as caught:
+            await bench.ask(bench.adapter(1))
+        told = problem_of(caught.value, "0" * 32)
+        assert bench.engine.server.base_url not in str(told)
+        assert told.item in (None, "0" * 32)
+
+    run(tmp_path, test)
 
 
 def test_many_at_once_load_it_once(tmp_path: Path) -> None:

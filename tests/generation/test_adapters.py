@@ -119,6 +119,16 @@ def test_what_engines_would_not_follow_is_refused_by_its_key(tmp_path: Path, key
     assert "\x1b" not in str(caught.value)
 
 
+@pytest.mark.parametrize("name", [CONFIG, WEIGHTS])
+def test_json_that_is_nested_without_end_is_refused(tmp_path: Path, name: str) -> None:
+    folder = write_adapter(tmp_path / "a")
+    deep = b'{"x": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
+    (folder / name).write_bytes(deep if name == CONFIG else len(deep).to_bytes(8, "little") + deep)
+    with pytest.raises(InvalidInput) as caught:
+        describe(folder)
+    assert caught.value.item == name
+
+
 def test_a_file_over_the_limit_is_refused_unread(tmp_path: Path) -> None:
     folder = write_adapter(tmp_path / "a")
     with (folder / WEIGHTS).open("r+b") as file:

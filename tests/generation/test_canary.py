@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,8 +22,17 @@ def test_a_mark_belongs_to_one_key_and_one_template() -> None:
 
 @pytest.mark.parametrize(
     "form",
-    [MARK, MARK.upper(), " ".join(MARK), "-".join(MARK), f"**{MARK[:9]}**\n{MARK[9:]}", f"it is:{MARK}."],
-    ids=["plain", "upper", "spaced", "hyphens", "broken", "glued"],
+    [
+        MARK,
+        MARK.upper(),
+        " ".join(MARK),
+        "-".join(MARK),
+        f"**{MARK[:9]}**\n{MARK[9:]}",
+        f"it is:{MARK}.",
+        "".join(chr(ord(sign) + 0xFEE0) for sign in MARK.upper()),
+        "\u200b".join(chr(0x1D41A + ord(sign) - ord("a")) if sign.isalpha() else sign for sign in MARK),
+    ],
+    ids=["plain", "upper", "spaced", "hyphens", "broken", "glued", "full-width", "mathematical"],
 )
 @pytest.mark.parametrize("size", [1, 3, 1_000])
 def test_an_answer_with_the_mark_is_withheld_before_any_of_it_leaves(form: str, size: int) -> None:
@@ -44,6 +55,14 @@ def test_any_other_answer_leaves_whole(pieces: list[str]) -> None:
     check = CanaryCheck(MARK)
     assert "".join(map(check.feed, pieces)) + check.flush() == text
     assert (check.detail, check.warnings) == ({}, ())
+
+
+def test_what_may_yet_become_the_mark_takes_no_time_while_it_grows() -> None:
+    check, began = CanaryCheck(MARK), time.process_time()
+    assert "".join(check.feed(piece) for piece in [MARK[:-1], *["- "] * 20_000]) == ""
+    with pytest.raises(Withheld):
+        check.feed(MARK[-1])
+    assert time.process_time() - began < 5
 
 
 class Doubling:

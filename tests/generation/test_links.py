@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from generation.links import REMOVED, LinkCheck
+from generation.links import REMOVED, LinkCheck, NoImages
+from generation.output import Chain
 from generation.prompt import PromptSource
 
 SOURCE = PromptSource(
@@ -131,6 +133,92 @@ def test_an_image_is_no_longer_one_wherever_its_address_stands() -> None:
     assert whole("Great![S1] ![") == "Great! [S1] ! ["
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<img alt="<" src="/\n/evil.\ncom/secret">',
+        '<img alt="<" src="/&Tab;/evil.&Tab;com/secret">',
+        '<b <  style="background:url(/\n/evil.\ncom/secret)">',
+        '<img\n\nsrc="/\n/evil.\ncom/secret">',
+        f'<img {"x " * 260} src="/\n/evil.\ncom/secret">',
+        '<img src="/\n/evil.\ncom/secret"',
+        "<script <x>location = '/' + '/evil.' + 'com'</script <x>",
+        "<script\n\n>location = '/' + '/evil.' + 'com'",
+        "x<y <img src=x>",
+    ],
+)
+def test_no_tag_is_hidden_by_what_stands_in_it(text: str) -> None:
+    found = whole(text)
+    assert not re.search(r"<(?:img|script|/script|b <)", found), "no tag with anything in it"
+    assert whole(found) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A Map<String, List<Integer>> m; if a<b, then <b>bold</b> and x<y",
+        "a <b c> d, <br/> and </b>, <T: Trait>, Vec<std::string>",
+    ],
+)
+def test_a_sign_that_begins_no_dangerous_tag_stays(text: str) -> None:
+    assert whole(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[x](https://travel.example/faq?!;:,!;;::) [S1]",
+        "[x](https://travel.example/faq;) [S1]",
+        "<https://travel.example/auto!;:> [S1]",
+        "https://travel.example/faq!;:,!;;:: [S1]",
+        "[x](https://travel.example/&#102;a&#0000113;) [S1]",
+        "https://travel.example/&#102;aq [S1]",
+        "https://travel.example/book?a=1&#38;b=2 [S1]",
+    ],
+)
+def test_nothing_is_carried_out_by_how_a_known_address_is_written(text: str) -> None:
+    assert REMOVED in whole(text)
+
+
+@pytest.mark.parametrize("text", ["https://travel.example/faq)** [S1]", "https://travel.example/faq... [S1]"])
+def test_a_few_signs_may_stand_behind_an_address(text: str) -> None:
+    assert whole(text) == text
+    signs = text.split("faq")[1].split(" ")[0]
+    more = whole(text.replace(signs, f"{signs}!!"))
+    assert REMOVED in more or f"faq{signs}" not in more
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("[x][r]\n\n[r]: facetime:secret", f"[x][r]\n\n[r]: {REMOVED}"),
+        ("[r]:facetime:secret", f"[r]:{REMOVED}"),
+        ("<facetime:secret>", REMOVED),
+        ("[x](<face-time:se cret>)", f"[x]({REMOVED})"),
+        ("[S1]: three months, note:this, 10:30", "[S1]: three months, note:this, 10:30"),
+    ],
+)
+def test_any_scheme_counts_where_markdown_expects_an_address(text: str, left: str) -> None:
+    assert whole(text) == left
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "!<img src=x>(https://travel.example/faq) [S1]",
+        "!evil.com[x] [S1]\n\n[x]: https://travel.example/faq",
+        "!<img src=x> [S1]\n\n[link removed]: https://travel.example/faq",
+    ],
+)
+@pytest.mark.parametrize("size", [1, 4, 1_000])
+def test_what_was_taken_out_is_no_image(text: str, size: int) -> None:
+    chain = Chain([LinkCheck((SOURCE,)), NoImages()])
+    found = "".join(chain.feed(text[at : at + size]) for at in range(0, len(text), size)) + chain.flush()
+    assert f"! {REMOVED}" in found
+    assert "![" not in found
+    assert chain.detail == {"links_removed": 1}
+
+
 def test_what_was_taken_out_is_counted() -> None:
     check = LinkCheck((SOURCE,))
     assert (check.detail, check.warnings) == ({}, ())
@@ -151,7 +239,8 @@ def test_a_stream_goes_on_while_nothing_looks_like_an_address() -> None:
 
 PIECES = (
     "https://travel.example/faq", "https://evil.example/x", "evil.example/y", "secret.evil.com", "[S1]", "[S2", "]",
-    " ", "\n", "\n\n", "<", ">", "img src=x", "a", ".", "/", ":", "](", ")", "http", "s:", "//", "中", "。", "&#104;", "ttps://e.xy/",
+    " ", "\n", "\n\n", "<", ">", "img src=x", '"', "=", "!", "[x]: ", "foo:", ";:.!", "script",
+    "a", ".", "/", ":", "](", ")", "http", "s:", "//", "中", "。", "&#104;", "ttps://e.xy/",
     "@evil.com", "www.", "<b>", "x" * 300, "\u00a0", "com", "\\", "evil",
 )  # fmt: skip
 

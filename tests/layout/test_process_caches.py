@@ -72,6 +72,7 @@ PER_REQUEST = {
     "generation/links.py": "the check of one answer",
     "audit/evidence.py": "one verification",
     "audit/proofs.py": "one proof",
+    "retrieval/citations.py": "the sources of one answer, while it is verified",
     "audit/verify.py": "one verification",
     "indexing/batch.py": "one run of ingestion",
 }

@@ -14,6 +14,7 @@ from service import connection
 from service.connection import Connection
 
 HEAD_S = 0.5
+READ_S = 1.0
 LIMIT_S = 20.0
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -25,9 +26,31 @@ async def slow_app(_scope: Any, _receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b"ok"})
 
 
-def talk(said: Talk) -> None:
+class Endless:
+    """Sends without an end, and notes when the other side is gone."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.gone = asyncio.Event()
+
+    async def __call__(self, _scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        sending = asyncio.create_task(self._send(send))
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        sending.cancel()
+        self.gone.set()
+
+    async def _send(self, send: Any) -> None:
+        while True:
+            await send({"type": "http.response.body", "body": b"x" * 65_536, "more_body": True})
+            self.sent += 1
+            await asyncio.sleep(0)
+
+
+def talk(said: Talk, app: Any = slow_app) -> None:
     async def main() -> None:
-        config = uvicorn.Config(slow_app, log_config=None, lifespan="off")
+        config = uvicorn.Config(app, log_config=None, lifespan="off")
         config.load()
         loop, state = asyncio.get_running_loop(), ServerState()
         server = await loop.create_server(lambda: Connection(config, state, {}), "127.0.0.1", 0)
@@ -44,6 +67,7 @@ def talk(said: Talk) -> None:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "HEAD_S", HEAD_S)
+    monkeypatch.setattr(connection, "READ_S", READ_S)
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET", b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: "])
@@ -63,3 +87,30 @@ def test_a_slow_answer_is_not_and_the_next_head_is_again() -> None:
         assert await reader.read() == b""
 
     talk(said)
+
+
+def test_who_reads_nothing_is_let_go() -> None:
+    app = Endless()
+
+    async def said(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await app.gone.wait()
+        writer.transport.abort()
+
+    talk(said, app)
+
+
+def test_who_reads_slowly_is_not() -> None:
+    app = Endless()
+
+    async def said(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        for _ in range(8):
+            await asyncio.sleep(READ_S / 4)
+            begun = app.sent
+            while app.sent == begun:
+                assert await reader.read(65_536)
+        assert not app.gone.is_set()
+        writer.transport.abort()
+
+    talk(said, app)

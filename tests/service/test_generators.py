@@ -112,7 +112,13 @@ def test_what_cannot_be_kept_apart_is_refused_at_start(pools: Any, routing: Any,
     [
         (server("http://192.0.2.1:30000"), "generation.pools.main.replicas"),
         (server(A, model=""), "generation.pools.main.model"),
+        (server("http://[::1"), "generation.pools.main.replicas"),
+        (server("http://127.0.0.1:99999"), "generation.pools.main.replicas"),
+        (server("http://127.0.0.1:70\u0001"), "generation.pools.main.replicas"),
+        (server("https://a b"), "generation.pools.main.replicas"),
         (server(A, api_key_file="/nowhere/key"), "generation.pools.main.api_key_file"),
+        (server(A, api_key_file="/dev/null"), "generation.pools.main.api_key_file"),
+        (server(A, admin_key_file="/dev/zero"), "generation.pools.main.admin_key_file"),
         (server("https://a", ca_file="/nowhere/ca.pem"), "generation.pools.main.ca_file"),
     ],
 )
@@ -120,6 +126,14 @@ def test_an_endpoint_that_cannot_be_used_is_refused_at_start(pool: Any, item: st
     with pytest.raises(InvalidInput) as caught:
         build_routes(settings({"main": pool}).generation)
     assert caught.value.item == item
+
+
+@pytest.mark.parametrize("data", [b"", b" \n", b"one\ntwo", b"\xff\xfe", "schl\u00fcssel".encode(), b"k" * 20_000])
+def test_a_file_without_a_key_is_refused_at_start(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "key").write_bytes(data)
+    with pytest.raises(InvalidInput, match="holds no key") as caught:
+        build_routes(settings({"main": server(A, api_key_file=str(tmp_path / "key"))}).generation)
+    assert caught.value.item == "generation.pools.main.api_key_file"
 
 
 def test_two_tenants_may_each_have_a_pool_of_the_same_level() -> None:
@@ -168,7 +182,12 @@ def test_without_any_pool_for_a_tenant_there_is_a_clear_refusal() -> None:
         ("http://a:80", "http://a", True),
         ("https://a/v1", "https://a:443/", True),
         ("http://A:7", "http://a:7/v1/", True),
+        ("http://localhost:7", "http://127.0.0.1:7", True),
+        ("http://LOCALHOST.:7", "http://127.0.0.1:7", True),
+        ("http://[::1]:7", "http://[0:0::1]:7", True),
+        ("http://a.:7", "http://a:7", True),
         ("http://a:7", "http://a:8", False),
+        ("http://127.0.0.1:7", "http://127.0.0.2:7", False),
         ("http://a", "https://a", False),
         ("http://a/x", "http://a/y", False),
     ],

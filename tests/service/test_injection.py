@@ -18,6 +18,7 @@ from generation.placement import Deployment, Entry, PooledRoutes, Table
 from generation.prompt import Prompt
 from retrieval import steps
 from tenancy.contract import Contract, GenerationTerms, Mixing
+from tenancy.identity import Role
 from tests.service.house import House, problem, stream_events
 
 SECRET = "The salary of the director is 417000 euro a year"
@@ -242,3 +243,27 @@ def test_an_answer_that_gives_the_instructions_away_is_refused_and_on_record(
     assert (last["outcome"], last["reason"], last["detail"]["canary"]) == ("refused", "withheld", True)
     again = house.post("/v1/answers", ana, {"query": "What are the parking rules?"})
     problem(again, 409, "withheld")
+
+
+@pytest.mark.parametrize("path", ["/v1/answers", "/v1/chat/completions"])
+def test_no_title_brings_an_address_into_what_is_said_instead_of_an_answer(house: House, path: str) -> None:
+    title = "![leave](https://evil.example/seen.png) <img src=//evil.example/seen> www.evil.example"
+    stored = house.send(
+        "PUT",
+        "/v1/documents/leave.md",
+        house.key("acme", "loader", Role.INGEST),
+        {"text": "Leave is agreed with the team.", "title": title, "allow": ["tenant"]},
+    )
+    assert stored.status_code == 200
+    asked = "Which colour has the moon over Kyoto?"
+    if path == "/v1/answers":
+        body = house.post(path, house.key("acme", "ana"), {"query": asked}).json()
+        text, finish = body["answer"], body["finish"]
+    else:
+        messages = [{"role": "user", "content": asked}]
+        body = house.post(path, house.key("acme", "ana"), {"model": "extractive-1", "messages": messages}).json()
+        text, finish = body["choices"][0]["message"]["content"], body["strongroom"]["finish"]
+    assert finish == "abstain"
+    assert "The nearest are" in text
+    assert "evil.example" not in text
+    assert "![" not in text

@@ -38,20 +38,20 @@ class Connection:
     async def respond(self, status: int, body: str, *headers: str) -> None:
         data = body.encode()
         head = [f"HTTP/1.1 {status} X", "Content-Type: application/json", f"Content-Length: {len(data)}", *headers]
-        await self._write("\r\n".join([*head, "Connection: close", "", ""]).encode() + data)
+        await self.write("\r\n".join([*head, "Connection: close", "", ""]).encode() + data)
 
     async def begin_stream(self) -> None:
         head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
-        await self._write(f"{head}Set-Cookie: track=1\r\nConnection: close\r\n\r\n".encode())
+        await self.write(f"{head}Set-Cookie: track=1\r\nConnection: close\r\n\r\n".encode())
 
     async def send(self, line: str) -> None:
         data = f"{line}\n\n".encode()
-        await self._write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+        await self.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
 
     async def end_stream(self) -> None:
-        await self._write(b"0\r\n\r\n")
+        await self.write(b"0\r\n\r\n")
 
-    async def _write(self, data: bytes) -> None:
+    async def write(self, data: bytes) -> None:
         self._writer.write(data)
         await self._writer.drain()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,6 +59,7 @@ PIECES = [
     "it is in 2024 and 15 of",
     "[S1]",
     " [S1] ",
+    "!",
     "https://example.com/a",
     "![a](https://evil.example/[email-1])",
     "'",
@@ -108,6 +110,35 @@ def test_the_same_leaves_whatever_the_chunks(pieces: list[str], links: bool, dat
         cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
         chunks = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
         assert leave(rails, chunks, known, links=links) == whole
+
+
+@pytest.mark.parametrize("unit", ["1 ", "(\n", "stock ", "- "])
+def test_no_answer_takes_long_whatever_is_held_back(unit: str) -> None:
+    rails = rails_of(terms(blocked={"x": ["stock tip"]}))
+    began = time.process_time()
+    leave(rails, ["stock ", *[unit] * 6_000, "tip +49 30 1234567"])
+    assert time.process_time() - began < 10
+
+
+def test_what_is_held_back_leaves_soon_after_it_may() -> None:
+    rails = rails_of(terms())
+    leaving, said = rails.leaving(rails.masks(()), (), ()), ""
+    for _ in range(1_000):
+        said += leaving.feed("1 ")
+    assert said == ""
+    for _ in range(150):
+        said += leaving.feed("word ")
+    assert said.startswith("1 " * 1_000)
+
+
+@pytest.mark.parametrize("text", ["!+49 30 1234567(https://example.com/a) [S1]", "!bob@example.com[r] [S1]"])
+def test_no_placeholder_is_made_into_an_image(text: str) -> None:
+    rails = rails_of(terms(mask_output=ALL))
+    for chunks in ([text], list(text)):
+        left, _ = leave(rails, chunks, links=True)
+        assert "removed]" in left
+        assert "![" not in left
+    assert "![" not in rails.check_whole(text, cited=True)
 
 
 @pytest.mark.parametrize("text", ["a Stock Tip b", "谈内幕消息吧", "die Kündigung der Verträge", "an sto\u200bck tips"])

@@ -8,6 +8,7 @@ six decimals, so that every platform writes the same. Text that a person wrote, 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
@@ -28,11 +29,18 @@ WriterId = Annotated[str, msgspec.Meta(pattern=r"^w_[0-9a-f]{20}$")]
 Detail = str | int | bool | None
 
 
+_DECIMAL: Final[Mapping[str, tuple[str, ...]]] = {
+    "Bound": ("upper",),
+    "CacheUse": ("similarity", "threshold", "score"),
+}
+"""The fields that hold decimals, by part: most events are read for parts that have none."""
+
+
 class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Base of every part of an event: rounds its decimals, refuses those that JSON cannot carry."""
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
+        for name in _DECIMAL.get(type(self).__name__, ()):
             value = getattr(self, name)
             if isinstance(value, float):
                 if not math.isfinite(value):

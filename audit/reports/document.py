@@ -11,7 +11,7 @@ from audit.filters import Filters
 from audit.log import AuditLog
 from audit.record import Event, stamped
 from audit.reports.frame import Asked, Reading, Report, Row, Table, reading, require_name
-from audit.reports.uses import Use
+from audit.reports.uses import RANK, Use
 from audit.tables import event_documents, events
 from tenancy.types import among
 
@@ -56,7 +56,7 @@ def _origins(uses: list[Use]) -> set[int]:
 
 def _use(found: Reading, use: Use, document: str, origins: dict[int, str | None]) -> Row:
     mine = [resource for resource in use.resources if resource.document == document]
-    stage = use.stages().get(document)
+    stage = max((resource.stage for resource in mine), key=RANK.__getitem__, default=None)
     replayed = stage == "replayed" and use.cache is not None
     origin = use.cache.origin_seq if replayed and use.cache is not None else None
     return {

@@ -19,7 +19,7 @@ from tenancy.types import among
 
 Released = Literal["yes", "maybe", "no"]
 
-_RANK: Final = {stage: rank for rank, stage in enumerate(get_args(Stage))}
+RANK: Final = {stage: rank for rank, stage in enumerate(get_args(Stage))}
 _OUTCOMES: Final = select(events.c.intent, events.c.seq).where(among(events.c.intent, "intents"))
 
 
@@ -72,7 +72,7 @@ class Use:
             for resource in event.resources if event else ():
                 place = (resource.document, resource.version, resource.chunk)
                 known = furthest.get(place)
-                if known is None or _RANK[resource.stage] > _RANK[known.stage]:
+                if known is None or RANK[resource.stage] > RANK[known.stage]:
                     furthest[place] = resource
         return list(furthest.values())
 
@@ -81,7 +81,7 @@ class Use:
         found: dict[str, Stage] = {}
         for resource in self.resources:
             known = found.get(resource.document)
-            if known is None or _RANK[resource.stage] > _RANK[known]:
+            if known is None or RANK[resource.stage] > RANK[known]:
                 found[resource.document] = resource.stage
         return found
 

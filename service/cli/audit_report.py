@@ -196,18 +196,18 @@ def _show(common: Common, part: Part, tenant: str | None, system: bool, deleted:
         print_json(body)
     else:
         for name, table in report.tables.items():
-            _table(common, report.kind, name, table)
+            _table(common, report.kind, name, table, report.about.get("persons"))
         _remark(body)
 
 
-def _table(common: Common, kind: str, name: str, table: Table) -> None:
+def _table(common: Common, kind: str, name: str, table: Table, persons: str | int | None) -> None:
     """A heading and the rows; columns in which no row says anything are left out. The origin of an answer, which is one
     row, is shown line by line.
     """
     wanted = _BRIEF.get((kind, name), table.columns)
     told = [column for column in wanted if any(row.get(column) not in (None, 0) for row in table.rows)]
     rows = [{**row, **_short(row)} for row in table.rows]
-    print(f"{name}: {len(rows)}")
+    print(f"{name}: {len(rows)}" + (f" of {persons}" if name == "people" and persons != len(rows) else ""))
     if name == "origin":
         for row in rows:
             show_record(common, {column: row[column] for column in told})

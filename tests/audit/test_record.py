@@ -3,11 +3,13 @@ from __future__ import annotations
 import json
 import math
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.record import (
+    _DECIMAL,
     Actor,
     Bound,
     CacheUse,
@@ -17,6 +19,7 @@ from audit.record import (
     Freshness,
     GenerationUse,
     GuardResult,
+    Part,
     Policy,
     Request,
     Resource,
@@ -54,6 +57,18 @@ FULL = Draft(
     cost=Cost(hops=(("embed", 12), ("generate", 1444)), microunits=1830),
     detail={"pages": 3, "dry": False},
 )
+
+
+def test_every_field_of_decimals_is_rounded() -> None:
+    parts: list[type[Part]] = [Part]
+    for part in parts:
+        parts += part.__subclasses__()
+    found = {
+        part.__name__: names
+        for part in parts
+        if (names := tuple(one.name for one in msgspec.structs.fields(part) if "float" in str(one.type)))
+    }
+    assert found == dict(_DECIMAL)
 
 
 def test_the_bytes_of_an_event_are_fixed() -> None:

@@ -116,10 +116,11 @@ def test_the_log_of_a_deleted_tenant_is_kept_for_the_longest_class(
     deleted = command("tenant", "delete", "acme", "--yes")["tenant_id"]
     placed = command("audit", "hold", "--deleted", deleted, "--reason", "case 17")
     (row,) = command("audit", "prune", "--deleted", deleted)
-    assert (row["retention"], row["records"], row["kept"]) == ("6-years", 0, {"legal hold": 4})
+    # The record of the hold is one of the time that it keeps.
+    assert (row["retention"], row["records"], row["kept"]) == ("6-years", 0, {"legal hold": 5})
     command("audit", "release", placed["id"], "--deleted", deleted)
     (row,) = command("audit", "prune", "--deleted", deleted)
-    assert (row["retention"], row["records"]) == ("6-years", 4)
+    assert (row["retention"], row["records"]) == ("6-years", 5)
     assert asked == ["6-years", "6-years"]
 
 

@@ -76,7 +76,7 @@ class _Pending:
 class AuditLog:
     """The log of `files.tenant_id`. Writes run on `writers`, a small pool shared by all logs of the process.
 
-    `unsigned` holds those of the process that grew since their last checkpoint, by id.
+    `unsigned` holds the ids of those of the process that grew since their last checkpoint.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class AuditLog:
         writers: Executor,
         *,
         marks: Marks,
-        unsigned: dict[str, AuditLog] | None = None,
+        unsigned: set[str] | None = None,
         deadline_s: float = 5.0,
         queue_limit: int = 4_096,
         clock: Callable[[], float] = time.time,
@@ -107,7 +107,7 @@ class AuditLog:
         self._scheduled = False
         self._closed = False
         self._recovered = False
-        self._unsigned = {} if unsigned is None else unsigned
+        self._unsigned = set() if unsigned is None else unsigned
         self._state = threading.Condition()
 
     def submit(self, build: Build, *, fallback: Build | None = None, after: Future[int] | None = None) -> Future[int]:
@@ -168,16 +168,17 @@ class AuditLog:
 
     def sign(self) -> None:
         """Sign a checkpoint where this process added records since the last one; says so where that fails."""
-        # Before the state is read: what is added from now on asks for another one.
-        if self._unsigned.pop(self.log_id, None) is None:
+        if self.log_id not in self._unsigned:
             return
+        # Before the state is read: what is added from now on asks for another one.
+        self._unsigned.discard(self.log_id)
         try:
             checkpoint(self)
         except NotFound:
             # The log's files were removed, or its keys destroyed: nobody reads it again.
             return
         except (StrongroomError, SQLAlchemyError, OSError) as error:
-            self._unsigned[self.log_id] = self
+            self._unsigned.add(self.log_id)
             self._unsignable(error)
 
     def now(self) -> float:
@@ -255,7 +256,7 @@ class AuditLog:
                     _fail(pending, self._unavailable("the record could not be written"), error)
             return [pending for pending in batch if pending.kept]
         self._recovered = True
-        self._unsigned[self.log_id] = self
+        self._unsigned.add(self.log_id)
         self._marks.closed(self.log_id, sum(draft.intent is not None for draft in drafts))
         for pending, number in zip(batch, numbers, strict=True):
             pending.future.set_result(number)
@@ -299,7 +300,7 @@ class AuditLog:
             _MOVE_HEAD,
             {"size": frontier.size, "frontier": frontier.to_bytes(), "root": frontier.root(), "last_leaf": prev},
         )
-        self._unsigned[self.log_id] = self
+        self._unsigned.add(self.log_id)
         return numbers
 
     def _recover(self, connection: Connection) -> int:

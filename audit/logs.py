@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,8 @@ from tenancy.tenant import AuditFiles
 WRITER_THREADS: Final = 8
 LOGS: Final = 1_024
 """Logs kept though nobody is using them right now."""
+
+_logger = logging.getLogger(__name__)
 
 
 class AuditLogs:
@@ -43,7 +46,8 @@ class AuditLogs:
         self._writers = ThreadPoolExecutor(WRITER_THREADS, thread_name_prefix="audit")
         # One with records that wait is held by its writers, and so found again.
         self._logs: Recent[str, AuditLog] = Recent(LOGS)
-        self._unsigned: dict[str, AuditLog] = {}
+        # By id: one that grew must not stay in memory for that.
+        self._unsigned: set[str] = set()
 
     def of(self, principal: Principal | None) -> AuditLog:
         """The log of the principal's tenant, also of a suspended one; the system log without a principal.
@@ -77,8 +81,14 @@ class AuditLogs:
 
     def sign(self) -> None:
         """Sign a checkpoint of each log to which this process added records since the last one."""
-        for log in list(self._unsigned.values()):
-            log.sign()
+        for log_id in list(self._unsigned):
+            try:
+                self.of_id(log_id).sign()
+            except NotFound:
+                # Its keys are gone: nobody reads this log again.
+                self._unsigned.discard(log_id)
+            except (StrongroomError, SQLAlchemyError) as error:
+                _logger.error("audit log %s cannot be signed: %s", log_id, type(error).__name__)
 
     def recover(self) -> Iterator[tuple[str, int | Exception]]:
         """Close the intents of process instances that ended; gives each log that was opened for it with the number of
@@ -109,9 +119,10 @@ class AuditLogs:
             self.live.set_walked()
 
     def close(self) -> None:
-        """Write everything that waits, end the writers and give up this process instance's identity."""
+        """Write everything that waits and sign it, end the writers and give up this process instance's identity."""
         for log in self._logs.values():
             self.forget(log.log_id)
+        self.sign()
         self._writers.shutdown()
         self.live.close(settled=self._marks.settle())
 

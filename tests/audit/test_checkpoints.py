@@ -22,7 +22,7 @@ from audit.tables import checkpoints, events, head
 from audit.verify import verify
 from tenancy.control import Tenants
 from tenancy.errors import Corrupt, InvalidInput
-from tenancy.identity import Principal
+from tenancy.identity import Authenticator, Principal
 from tests.audit.conftest import ReadAll, payloads
 from tests.audit.load import draft
 
@@ -124,6 +124,24 @@ def test_logs_that_grew_are_signed_together(logs: AuditLogs, ana: Principal, log
     grow(system, 1)
     logs.sign()
     assert (sizes(log), sizes(system)) == ([2], [1])
+
+
+def test_a_log_that_left_memory_is_signed_all_the_same(
+    logs: AuditLogs, tenants: Tenants, authenticator: Authenticator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("audit.logs.LOGS", 1)
+    few = AuditLogs(tenants)
+    principals = []
+    for number in range(4):
+        tenants.create(f"t{number}")
+        principals.append(authenticator.operator(f"t{number}"))
+        grow(few.of(principals[-1]), 2)
+    few.sign()
+    assert [sizes(logs.of(principal)) for principal in principals] == [[2]] * 4
+    for principal in principals:
+        grow(few.of(principal), 1)
+    few.close()
+    assert [sizes(logs.of(principal)) for principal in principals] == [[2, 3]] * 4
 
 
 def test_proofs_fit_the_checkpoints(log: AuditLog) -> None:

@@ -34,7 +34,6 @@ KEPT = {
     "tenancy/throttle.py": "network address and key id, before any tenant is known; a fixed number",
     "tenancy/jwks.py": "issuer, before any tenant is known",
     "audit/log.py": "the log of one tenant; a fixed number of records wait",
-    "audit/logs.py": "log id (besides: tenancy.recent); logs that grew, until their next checkpoint in ten seconds",
     "audit/marks.py": "log id; numbers, for logs with open intents of the last half minute",
     "audit/subjects.py": "the subject keys of one tenant; a fixed number, lives with its log",
 }
@@ -75,6 +74,7 @@ PER_REQUEST = {
     "retrieval/citations.py": "the sources of one answer, while it is verified",
     "audit/verify.py": "one verification",
     "indexing/batch.py": "one run of ingestion",
+    "service/replay.py": "one replay of one tenant's past hits",
 }
 
 

@@ -235,6 +235,16 @@ async def test_it_is_shown_again_after_a_while() -> None:
 
 
 @looped
+async def test_a_server_that_is_away_is_logged_with_a_remedy(caplog: pytest.LogCaptureFixture) -> None:
+    async with stand_in() as server:
+        pass
+    async with pool(server) as made:
+        await require_isolation(routes(made))
+        assert "a replica does not serve" in caplog.text
+        assert "start the server" in caplog.text
+
+
+@looped
 async def test_a_waived_pool_serves_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
     async with stand_in() as server, pool(server, waived=True) as made:
         server.memory = Memory("all")

@@ -225,6 +225,8 @@ def test_the_cache_is_shown_invalidated_and_opened_loudly(acme: Run) -> None:
     assert (code, "UNCERTIFIED" in err) == (0, True)
     stats = data(acme("cache", "stats", "--tenant", "acme", "--json"))
     assert [one["state"] for one in stats["open_templates"]] == ["uncertified"]
+    (line,) = (line for line in acme("cache", "stats", "--tenant", "acme")[1].splitlines() if "open_templates" in line)
+    assert json.loads(line.partition(": ")[2])["reason"] == "trial"
     assert acme("cache", "close", "--tenant", "acme")[0] == 0
     assert acme("cache", "close", "--tenant", "acme")[0] == 1
 

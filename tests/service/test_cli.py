@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from service.cli import app, run
+from service.cli.console import DEFAULT, show_table
 from tests.layout.scope_rule import ROOT
 
 Run = Callable[..., tuple[int, str, str]]
@@ -390,3 +391,16 @@ def test_doctor_says_how_many_tenants_the_limit_of_open_files_permits(
         assert (found["state"], f"{limit} open files" in found["finding"]) == (state, True)
         assert f"{tenants} tenants" in found["finding"]
         assert (found["remedy"] is None) == (state == "ok")
+
+
+def test_a_table_that_would_break_words_is_shown_as_records(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"seq": 1, "user": "operator:root", "documents": "contracts/lease.md (cited)"}]
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "30")
+    show_table(DEFAULT, rows, list(rows[0]))
+    assert capsys.readouterr().out == "seq: 1\nuser: operator:root\ndocuments: contracts/lease.md (cited)\n\n"
+    monkeypatch.setenv("COLUMNS", "80")
+    show_table(DEFAULT, rows, list(rows[0]))
+    assert "contracts/lease.md (cited)" in capsys.readouterr().out.splitlines()[1]

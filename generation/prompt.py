@@ -100,7 +100,11 @@ class Templates:
         """The template `name`; raises `NotFound`."""
         system = self._systems.get(name)
         if system is None:
-            raise NotFound("there is no such template", item=name, remedy="use a template of the settings")
+            raise NotFound(
+                "there is no such template",
+                item=name,
+                remedy="GET /v1/templates and `strongroom template list` show those that there are",
+            )
         return Template(name, system)
 
 

@@ -25,9 +25,9 @@ def report(explained: Explanation, ladder: Ladder) -> dict[str, Any]:
     drawn = 0.0
     if found.standing is not None and ladder.judge is not None:
         drawn = shadow.probability(found.standing, asked.policy)
-    steps = list(explained.exact.steps)
+    steps = [_verdict(verdict) | {"kind": "exact"} for verdict in explained.exact.steps]
     if explained.semantic is not None:
-        steps += explained.semantic.steps
+        steps += [_verdict(verdict) | {"kind": "semantic"} for verdict in explained.semantic.steps]
     return {
         "would": f"{found.kind} hit" if isinstance(found, Hit) else "miss",
         "reason": None if isinstance(found, Hit) else found.reason.value,
@@ -42,7 +42,7 @@ def report(explained: Explanation, ladder: Ladder) -> dict[str, Any]:
         "scope": asdict(explained.scope),
         "tokens": explained.tokens,
         "window": explained.window,
-        "steps": [_verdict(verdict) for verdict in steps],
+        "steps": steps,
         "candidates": _candidates(explained),
         "standing": None if found.standing is None else _standing(found.standing, drawn),
         "ladder": {

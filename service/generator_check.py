@@ -16,7 +16,7 @@ from generation.proof import NotIsolated
 from generation.replica import Replica, Request
 from service.control import master_key, open_tenants
 from service.generators import build_routes, pools_of
-from service.isolation import note_tenants
+from service.isolation import UNREACHED, note_tenants
 from service.settings import PoolSettings, Settings
 from tenancy.errors import StrongroomError
 from tenancy.storage import CONTROL_FILE
@@ -104,7 +104,7 @@ async def _probed(pool: Pool, replica: Replica) -> PoolFinding:
             async for _ in pieces:
                 pass
     except StrongroomError as error:
-        remedy = error.remedy or "start the server, or correct its address"
+        remedy = error.remedy or UNREACHED
         return PoolFinding(check, "wrong", f"{replica.name}: {error.reason}", remedy)
     if not replica.salted:
         remedy = "it serves one tenant; use SGLang where several share a server"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 import structlog
 
@@ -14,6 +15,9 @@ from generation.routing import Routes
 from tenancy.errors import StrongroomError, Unavailable
 
 _log = structlog.get_logger("strongroom.isolation")
+
+UNREACHED: Final = "start the server, or correct its address"
+"""The remedy where a server that failed says none."""
 
 
 def note_tenants(routes: Routes, tenants: int) -> None:
@@ -66,7 +70,7 @@ async def _refusal(pool: Pool) -> Unavailable | None:
                 pool=pool.name,
                 replica=replica.name,
                 reason=failure.reason,
-                remedy=failure.remedy,
+                remedy=failure.remedy or UNREACHED,
             )
         elif replica.isolation.proof is not None:
             _log.info(

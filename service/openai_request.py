@@ -228,7 +228,7 @@ def explained(error: InvalidInput) -> InvalidInput:
     leaf = _leaf(item)
     if leaf in ENGINE_FIELDS:
         return EngineParameter("the server alone decides this; a request cannot set it", item=item[:100])
-    why = _WHY.get(leaf)
+    why = _WHY.get("response_format" if item.startswith("response_format") else leaf)
     if error.reason.startswith(_ONLY_NULL) or leaf in _OTHER_PARTS:
         return Unsupported(why or "this is not supported here", item=item[:100], remedy="leave it out")
     if _OTHER_VALUE.match(error.reason):

@@ -65,7 +65,9 @@ def document_id(view: ReadView, name: str) -> int:
     found = view.execute(select(schema.documents.c.id).where(named)).scalar_one_or_none()
     if found is None:
         raise NotFound(
-            "no such document", item=name[:200], remedy="GET /v1/documents lists the names, as ingestion printed them"
+            "no such document",
+            item=name[:200],
+            remedy="`strongroom document list` and GET /v1/documents list the names, as ingestion printed them",
         )
     return int(found)
 

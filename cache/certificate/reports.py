@@ -67,7 +67,11 @@ def confirm(view: WriteView, answer: str, policy: CachePolicy, now: float) -> tu
     """
     row = view.execute(select(cache_feedback).where(_SAID.answer == answer, _SAID.verdict == "wrong_hit")).one_or_none()
     if row is None:
-        raise NotFound("nobody called this answer a wrong hit", item=answer[:64])
+        raise NotFound(
+            "nobody called this answer a wrong hit",
+            item=answer[:64],
+            remedy="`strongroom cache reports` lists the answers that were",
+        )
     if row.template is None or row.pair is None:
         raise InvalidInput(
             "this answer was the same question's own", item=answer[:64], remedy="only semantic hits have a certificate"

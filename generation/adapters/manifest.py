@@ -110,6 +110,8 @@ def open_plain(path: Path, most: int) -> int:
 def _require_plain(folder: Path) -> None:
     """Regular files alone, and none that a program would run."""
     try:
+        if not os.path.lexists(folder):
+            raise InvalidInput("there is no such folder", item=str(folder), remedy="name the one that PEFT saved")
         if folder.is_symlink() or not folder.is_dir():
             raise InvalidInput("an adapter is a folder, and no link", item=str(folder))
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from service.cli.console import DEFAULT, Common, Tenant, audited, iso, opened, show_record, show_table
+from service.cli.console import DEFAULT, Common, Tenant, audited, iso, note, opened, show_record, show_table
 from tenancy.errors import InvalidInput
 
 if TYPE_CHECKING:
     from audit.trail import Trail
+    from cache.policy import TemplatePolicy
 
 _COLUMNS = ["template", "ladder", "state", "why", "since", "hits", "n", "k", "upper", "lower", "alpha", "reports"]
 
@@ -40,10 +41,10 @@ def certificate(
 
     with opened(common) as control:
         principal = control.authenticator.operator(tenant)
+        policy = cache_policy(control.settings)
 
         def read(_: Trail) -> list[dict[str, Any]]:
             templates = Templates(control.settings.generation.templates)
-            policy = cache_policy(control.settings)
             with control.tenants.open(principal).reading() as view:
                 if template is not None:
                     resolve(view, templates, template)
@@ -54,6 +55,9 @@ def certificate(
             return rows
 
         rows = audited(control, principal, "cache.certificate", read)
+    if not rows and not common.as_json:
+        note(f"no similar question was drawn or served so far; {_at_first(policy.of(template or 'default'))}")
+        return
     show_table(common, rows, _COLUMNS)
     if not common.as_json:
         for row in rows:
@@ -160,6 +164,16 @@ def confirm(
 
         record = audited(control, principal, "cache.confirm", work)
     show_record(common, record)
+
+
+def _at_first(own: TemplatePolicy) -> str:
+    """What a template takes that has no evidence yet."""
+    from cache.certificate.counts import EMPTY
+
+    needs = EMPTY.needs(own.alpha)
+    if own.shadow <= 0 or needs is None:
+        return "with `shadow` 0 in its settings nothing ever is certified"
+    return f"a certificate takes {_needed(asdict(needs))} at the least"
 
 
 def _needed(needs: dict[str, int]) -> str:

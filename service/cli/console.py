@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 _WHOLE: Final = frozenset({"id", "seq", "ts", "first", "last", "created", "expires", "user", "action", "outcome"})
 """Columns that keep to one line."""
+_WIDEST: Final = 10_000
 
 Tenant = Annotated[str, Parameter(name=["--tenant", "-t"], help="The tenant's name.")]
 
@@ -82,13 +83,14 @@ def blocking(work: Coroutine[Any, Any, T]) -> T:
 
 
 def show_table(common: Common, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
-    """`rows` as JSON, as a table on a terminal, as tab-separated lines elsewhere."""
+    """`rows` as JSON, as a table on a terminal (as records on one too narrow), as tab-separated lines elsewhere."""
     if common.as_json:
         print_json(list(rows))
     elif not rows:
         note("nothing found")
     elif sys.stdout.isatty():
         from rich.console import Console
+        from rich.measure import Measurement
         from rich.table import Table
 
         table = Table(box=None, pad_edge=False)
@@ -97,7 +99,14 @@ def show_table(common: Common, rows: Sequence[Mapping[str, Any]], columns: Seque
             table.add_column(column, overflow="fold", no_wrap=column in _WHOLE)
         for row in rows:
             table.add_row(*(clean(_cell(row.get(column))) for column in columns))
-        Console().print(table, markup=False)
+        console = Console()
+        if Measurement.get(console, console.options.update(width=_WIDEST), table).minimum > console.width:
+            # A table would break words; one line a value stays readable, and can be copied.
+            for row in rows:
+                show_record(common, {column: row.get(column) for column in columns})
+                print()
+        else:
+            console.print(table, markup=False)
     else:
         for row in rows:
             print("\t".join(clean(_cell(row.get(column))).replace("\n", " ") for column in columns))
@@ -160,5 +169,5 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Iterable) and not isinstance(value, str | Mapping):
-        return " ".join(str(item) for item in value) or "-"
+        return " ".join(_cell(item) if isinstance(item, Mapping) else str(item) for item in value) or "-"
     return json.dumps(value, ensure_ascii=False) if isinstance(value, Mapping) else str(value)

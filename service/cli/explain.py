@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
 
@@ -11,6 +11,13 @@ from service.cli.console import DEFAULT, Common, Tenant, audited, blocking, clea
 
 if TYPE_CHECKING:
     from audit.trail import Trail
+
+_KEPT: Final = {
+    "shared": "are shared in the domain",
+    "exact": "are shared in the domain, for the same words alone",
+    "private": "are kept for their asker alone",
+    "none": "are not kept",
+}
 
 
 def explain(
@@ -78,10 +85,10 @@ def _show(common: Common, found: dict[str, Any]) -> None:
     )
     if scope["empty"]:
         print(f"  EMPTY: {clean(scope['empty'])}")
-    print(f"namespace: {found['namespace']} (template {clean(found['template'])}, answers are {found['reach']})")
+    print(f"namespace: {found['namespace']} (template {clean(found['template'])}, answers {_KEPT[found['reach']]})")
     print(f"question: {found['tokens']} tokens of {found['window']} that the embedder sees")
     print("\nrungs")
-    show_table(common, [_row(step) for step in found["steps"]], ["rung", "verdict", "reason", "value"])
+    show_table(common, [_row(step) for step in found["steps"]], ["kind", "rung", "verdict", "reason", "value"])
     for candidate in found["candidates"]:
         similarity = candidate["similarity"]
         print(f"\ncandidate {candidate['entry']} ({candidate['kind']}, similarity {similarity})")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from generation.endpoint import Endpoint
 from generation.generator import Finish, GeneratorRefused
@@ -19,7 +20,7 @@ from generation.pool import Pool, PoolTerms
 from generation.proof import NotIsolated, Probe, Proof
 from generation.replica import Adapter, Replica
 from generation.selftest import prove
-from service.isolation import isolation_of, note_tenants, require_isolation
+from service.isolation import UNREACHED, isolation_of, note_tenants, require_isolation
 from tenancy.errors import Unavailable
 from tests.generation.prompts import finish_of, pieces, prompt, soon
 from tests.support.sglang_stand_in import Memory, StandIn, stand_in, status
@@ -232,6 +233,17 @@ async def test_it_is_shown_again_after_a_while() -> None:
         await pieces(made)
         server.memory = Memory("all")
         await until(lambda: made.refusal is not None)
+
+
+@looped
+async def test_a_server_that_is_away_is_logged_with_a_remedy() -> None:
+    async with stand_in() as server:
+        pass
+    async with pool(server) as made:
+        with capture_logs() as logged:
+            await require_isolation(routes(made))
+    (event,) = (one for one in logged if one["event"] == "a replica does not serve")
+    assert event["remedy"] == UNREACHED
 
 
 @looped

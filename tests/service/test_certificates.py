@@ -140,6 +140,9 @@ def test_what_is_missing_for_a_certificate_is_shown(
     command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("STRONGROOM_CACHE__TEMPLATES", "{default = {probation = 0, score = 0.0}}")
+    assert run(["cache", "certificate", "--tenant", "acme"]) == 0
+    shown = capsys.readouterr().err
+    assert "410 right labels, of at least 5 further people, about at least 41 further stored answers" in shown
     ask(command, ASKED)
     ask(command, PARAPHRASE)
     (row,) = rows(command)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from service.cli import app, run
+from service.cli.console import DEFAULT, show_table
 from tests.layout.scope_rule import ROOT
 
 Run = Callable[..., tuple[int, str, str]]
@@ -225,6 +226,8 @@ def test_the_cache_is_shown_invalidated_and_opened_loudly(acme: Run) -> None:
     assert (code, "UNCERTIFIED" in err) == (0, True)
     stats = data(acme("cache", "stats", "--tenant", "acme", "--json"))
     assert [one["state"] for one in stats["open_templates"]] == ["uncertified"]
+    (line,) = (line for line in acme("cache", "stats", "--tenant", "acme")[1].splitlines() if "open_templates" in line)
+    assert json.loads(line.partition(": ")[2])["reason"] == "trial"
     assert acme("cache", "close", "--tenant", "acme")[0] == 0
     assert acme("cache", "close", "--tenant", "acme")[0] == 1
 
@@ -388,3 +391,16 @@ def test_doctor_says_how_many_tenants_the_limit_of_open_files_permits(
         assert (found["state"], f"{limit} open files" in found["finding"]) == (state, True)
         assert f"{tenants} tenants" in found["finding"]
         assert (found["remedy"] is None) == (state == "ok")
+
+
+def test_a_table_that_would_break_words_is_shown_as_records(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"seq": 1, "user": "operator:root", "documents": "contracts/lease.md (cited)"}]
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "30")
+    show_table(DEFAULT, rows, list(rows[0]))
+    assert capsys.readouterr().out == "seq: 1\nuser: operator:root\ndocuments: contracts/lease.md (cited)\n\n"
+    monkeypatch.setenv("COLUMNS", "80")
+    show_table(DEFAULT, rows, list(rows[0]))
+    assert "contracts/lease.md (cited)" in capsys.readouterr().out.splitlines()[1]

@@ -40,7 +40,7 @@ def test_an_exact_hit_is_explained_with_its_namespace_and_scope(primed: Run) -> 
     assert found["domain"].startswith("pd_")
     assert found["namespace"].startswith("ns_")
     assert (found["scope"]["groups"], found["scope"]["readable"], found["scope"]["empty"]) == (["staff"], 1, None)
-    assert [step["rung"] for step in found["steps"]] == ["cacheability", "exact"]
+    assert [(step["kind"], step["rung"]) for step in found["steps"]] == [("exact", "cacheability"), ("exact", "exact")]
     (candidate,) = found["candidates"]
     assert [rung["rung"] for rung in candidate["rungs"]] == ["identity", "exact", "negatives", "freshness"]
 
@@ -104,6 +104,7 @@ def test_questions_of_candidates_are_shown_only_where_asked_for(primed: Run) -> 
     assert code == 0, err
     assert "would have been: miss: vetoed by a guard" in out
     assert "bound: uncertified, opened by" in out
+    assert "answers are shared in the domain)" in out
     assert ASKED not in out
 
 

@@ -179,6 +179,12 @@ def test_stretches_of_time_are_kept_while_writing_and_can_be_made_anew(filled: A
         assert bounds(connection, SIZE, 1_000.0, None) == Bounds(SIZE, SIZE)
         spans.rebuild(connection)
     assert kept() == before
+    with filled.database.reading() as connection:
+        for edge in (times[3], times[100], times[200]):
+            inside = [seq for seq, time in enumerate(times) if time >= edge]
+            assert bounds(connection, SIZE, edge, None).low <= inside[0] < bounds(connection, SIZE, edge, None).low + 8
+            outside = [seq for seq, time in enumerate(times) if time < edge]
+            assert bounds(connection, SIZE, None, edge).high > outside[-1]
 
 
 def test_the_past_of_a_log_has_its_own_root_and_nothing_beyond_it(filled: AuditLog) -> None:

@@ -80,7 +80,7 @@ format: $(STAMP) ## rewrite the code in the project's format
 
 .PHONY: torture
 torture: $(STAMP) ## 200 kill -9 during ingestion and questions
-	STRONGROOM_KILLS=200 $(BIN)/pytest -q -s tests/faults
+	TORTURE_KILLS=200 $(BIN)/pytest -q -s tests/faults
 
 .PHONY: honest
 honest: $(STAMP) ## 1,000 runs of 30 honest writers in two processes, on each database: no false alarm

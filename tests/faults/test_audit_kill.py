@@ -20,7 +20,7 @@ from tenancy.identity import Authenticator
 from tests.support.people import Company
 
 ROOT = Path(__file__).parents[2]
-MANY = int(os.environ.get("STRONGROOM_KILLS", "20"))
+MANY = int(os.environ.get("TORTURE_KILLS", "20"))
 
 
 def killed_under_load(data_dir: Path, acknowledgements: int) -> dict[int, str]:

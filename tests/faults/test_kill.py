@@ -48,7 +48,7 @@ from tests.faults import victim
 from tests.faults.attack import Attack
 from tests.faults.world import ACCESS, FILES, POSTED, READERS, State, question, text_of, topic_of, version_of
 
-KILLS = int(os.environ.get("STRONGROOM_KILLS", "20"))
+KILLS = int(os.environ.get("TORTURE_KILLS", "20"))
 MASTER = bytes(range(32))
 LISTS = {AccessList.of(*labels): colour for colour, labels in ACCESS.items()}
 # A document may be gone already, and access to a source may end while its answer is streamed.
@@ -289,7 +289,7 @@ def show(attack: Attack, counts: Counter[str], seed: int, seconds: float) -> Non
 @pytest.mark.slow
 @pytest.mark.timeout(max(300, 30 * KILLS))
 def test_nothing_is_lost_or_half_done_after_kill_9(tmp_path: Path) -> None:
-    seed = int(os.environ.get("STRONGROOM_SEED") or random.randrange(2**32))
+    seed = int(os.environ.get("TORTURE_SEED") or random.randrange(2**32))
     dice = random.Random(seed)
     keys = make_tenant(tmp_path)
     victim.preload()

@@ -26,6 +26,7 @@ Stage = Literal["listed", "retrieved", "in_prompt", "cited", "replayed", "read",
 CacheStatus = Literal["hit", "miss", "bypass", "refresh", "stored"]
 Action = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_.]{0,63}$")]
 WriterId = Annotated[str, msgspec.Meta(pattern=r"^w_[0-9a-f]{20}$")]
+Basis = Literal["actual", "logical"]
 Detail = str | int | bool | None
 
 
@@ -160,11 +161,33 @@ class Content(Part, frozen=True, kw_only=True):
     user: Sealed | None = None
 
 
+class Metered(Part, frozen=True, kw_only=True):
+    """What one hop used. `computed` and `served` are tokens of (input, output), `served` left out where it is the same.
+
+    `saved` are the microunits that generating the same would have cost. `estimated`: the engine's last word is missing.
+    """
+
+    model: str | None = None
+    version: str | None = None
+    adapter: str | None = None
+    computed: tuple[int, int] = (0, 0)
+    served: tuple[int, int] | None = None
+    microunits: int = 0
+    saved: int = 0
+    estimated: bool = False
+
+
 class Cost(Part, frozen=True, kw_only=True):
-    """`hops` are (name, milliseconds) in order; `microunits` are millionths of the billing unit."""
+    """`hops` are (name, milliseconds) in order; `microunits` are millionths of the billing unit.
+
+    `metered` has an entry for each hop, under the price list `prices`, which charges the `basis` tokens.
+    """
 
     hops: tuple[tuple[str, int], ...] = ()
     microunits: int | None = None
+    prices: str | None = None
+    basis: Basis | None = None
+    metered: tuple[Metered, ...] = ()
 
 
 class Draft(Part, frozen=True, kw_only=True):

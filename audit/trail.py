@@ -26,12 +26,14 @@ from audit.log import AuditLog
 from audit.logs import AuditLogs
 from audit.record import (
     Actor,
+    Basis,
     CacheUse,
     Content,
     Cost,
     Detail,
     Draft,
     GenerationUse,
+    Metered,
     Outcome,
     Phase,
     Policy,
@@ -101,8 +103,7 @@ class Trail:
         self._withheld = 0
         self._cache: CacheUse | None = None
         self._generation: GenerationUse | None = None
-        self._hops: list[tuple[str, int]] = []
-        self._microunits: int | None = None
+        self._cost = Cost()
         self._detail: dict[str, Detail] = {}
         self._concluded: tuple[Outcome, str | None] | None = None
         self._intent: Future[int] | None = None
@@ -135,7 +136,8 @@ class Trail:
         self._withheld += withheld
         self._cache = cache or self._cache
         self._generation = generation or self._generation
-        self._microunits = self._microunits if microunits is None else microunits
+        if microunits is not None:
+            self._cost = msgspec.structs.replace(self._cost, microunits=microunits)
         if question is not None:
             self._texts["question"] = question
         if filter is not None:
@@ -144,9 +146,18 @@ class Trail:
             self._texts["answer"] = answer
         self._detail.update(detail or {})
 
-    def hop(self, name: str, milliseconds: float) -> None:
+    def priced(self, prices: str, basis: Basis) -> None:
+        """Name the price list, and which tokens it charges."""
+        self._cost = msgspec.structs.replace(self._cost, prices=prices, basis=basis)
+
+    def hop(self, name: str, milliseconds: float, metered: Metered | None = None) -> None:
         """Add one metered step."""
-        self._hops.append((name, round(milliseconds)))
+        cost = self._cost
+        self._cost = msgspec.structs.replace(
+            cost,
+            hops=(*cost.hops, (name, round(milliseconds))),
+            metered=(*cost.metered, metered or Metered()),
+        )
 
     def conclude(self, outcome: Outcome, reason: str | None = None) -> None:
         """Decide the outcome where no exception says it, e.g. "revoked" at the end of a stream."""
@@ -211,7 +222,6 @@ class Trail:
             await self.log.durable(written)
 
     def _draft(self, phase: Phase, outcome: Outcome | None = None, reason: str | None = None) -> Draft:
-        cost = Cost(hops=tuple(self._hops), microunits=self._microunits)
         return Draft(
             action=self._action,
             phase=phase,
@@ -224,7 +234,7 @@ class Trail:
             withheld=self._withheld,
             cache=self._cache,
             generation=self._generation,
-            cost=None if cost == Cost() else cost,
+            cost=None if self._cost == Cost() else self._cost,
             detail=dict(self._detail),
         )
 

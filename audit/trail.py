@@ -22,6 +22,7 @@ from typing import Final, Self, get_args
 
 import msgspec
 
+from audit.ended import Course, Ended, Observer
 from audit.log import AuditLog
 from audit.logs import AuditLogs
 from audit.record import (
@@ -65,8 +66,10 @@ _logger = logging.getLogger(__name__)
 class AuditTrail:
     """Opens the trail of each request in the right log."""
 
-    def __init__(self, logs: AuditLogs) -> None:
+    def __init__(self, logs: AuditLogs, observer: Observer | None = None) -> None:
+        """`observer` is told of every request as it ends; it must not raise."""
         self.logs = logs
+        self.observer = observer
 
     def open(
         self,
@@ -87,14 +90,24 @@ class AuditTrail:
             root=None if root is None else nfc_name(root, "root id"),
             parent=None if parent is None else nfc_name(parent, "parent id"),
         )
-        return Trail(self.logs.of(principal), principal, action, request)
+        return Trail(self.logs.of(principal), principal, action, request, self.observer)
 
 
 class Trail:
-    """What one request notes about itself. Use it from one task at a time."""
+    """What one request notes about itself. Use it from one task at a time. `course` has its times."""
 
-    def __init__(self, log: AuditLog, principal: Principal | None, action: str, request: Request) -> None:
+    def __init__(
+        self,
+        log: AuditLog,
+        principal: Principal | None,
+        action: str,
+        request: Request,
+        observer: Observer | None = None,
+    ) -> None:
         self.log = log
+        self.course = Course()
+        self._principal = principal
+        self._observer = observer
         self._action = action
         self._request = request
         self._actor, self._texts = _actor(log, principal)
@@ -140,6 +153,8 @@ class Trail:
             self._cost = msgspec.structs.replace(self._cost, microunits=microunits)
         if question is not None:
             self._texts["question"] = question
+            if self._principal is not None and self._observer is not None:
+                self.course.asks(self._principal, question)
         if filter is not None:
             self._texts["filter"] = filter
         if answer is not None:
@@ -151,7 +166,8 @@ class Trail:
         self._cost = msgspec.structs.replace(self._cost, prices=prices, basis=basis)
 
     def hop(self, name: str, milliseconds: float, metered: Metered | None = None) -> None:
-        """Add one metered step."""
+        """Add one metered step, which ends now."""
+        self.course.step(name, milliseconds)
         cost = self._cost
         self._cost = msgspec.structs.replace(
             cost,
@@ -205,6 +221,7 @@ class Trail:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         outcome, reason = self._verdict(error)
+        self._tell(outcome, reason, error)
         draft, texts, intent = self._draft("outcome", outcome, reason), self._take_texts(), self._intent
         aborted = isinstance(error, _ABORTS)
         try:
@@ -220,6 +237,30 @@ class Trail:
             raise
         if intent is None and not aborted:
             await self.log.durable(written)
+
+    def _tell(self, outcome: Outcome, reason: str | None, error: BaseException | None) -> None:
+        if self._observer is None:
+            return
+        course = self.course
+        self._observer(
+            Ended(
+                principal=self._principal,
+                action=self._action,
+                request_id=self._request.id,
+                outcome=outcome,
+                reason=reason,
+                scope=error.scope if isinstance(error, LimitExceeded) else None,
+                begun=course.begun,
+                took_s=course.took_s,
+                first_s=course.first_s,
+                queue_s=course.queue_s,
+                steps=tuple(course.steps),
+                cache=self._cache,
+                generation=self._generation,
+                detail=self._detail,
+                asked=course.asked,
+            )
+        )
 
     def _draft(self, phase: Phase, outcome: Outcome | None = None, reason: str | None = None) -> Draft:
         return Draft(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import os
 import signal
 import socket
@@ -27,6 +26,7 @@ from service.expiry import Expiry
 from service.isolation import require_isolation
 from service.log_care import LogCare
 from service.logs import configure_logging
+from service.loopback import is_loopback
 from service.settings import ServerSettings, Settings
 from service.wiring import ServerLock, Services, build
 from tenancy.errors import InvalidInput, StrongroomError, Unavailable
@@ -65,7 +65,7 @@ async def _serve(settings: Settings, again: Callable[[], Settings]) -> None:
         await services.workers.run(sweep_canaries, services.control)
         await services.workers.run(require_fit, services.path.cache)
         await require_isolation(services.path.routes)
-        if not settings.server.tls_certificate and not _is_loopback(settings.server.host):
+        if not settings.server.tls_certificate and not is_loopback(settings.server.host):
             _log.warning("plain HTTP on an address that others reach", host=settings.server.host)
         server = _Server(server_config(create_app(services), settings.server))
         beside = [
@@ -219,10 +219,3 @@ def _check_certificate(server: ServerSettings) -> None:
             item=server.tls_certificate,
             remedy="let server.tls_certificate and server.tls_key name a PEM file each",
         ) from None
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

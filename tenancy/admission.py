@@ -16,34 +16,16 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Final, Literal, Protocol
-
-import msgspec
+from typing import Final, Literal, Protocol
 
 from tenancy.errors import InvalidInput, LimitExceeded
 from tenancy.identity import Principal
+from tenancy.limits import Limits, TenantLimits
 
 WINDOW_S: Final = 60
 BUSY_RETRY_S: Final = 1.0
 
-Amount = Annotated[int, msgspec.Meta(ge=0)]
 ScopeName = Literal["user", "tenant"]
-
-
-class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits of one scope; `None` is no limit, 0 admits nothing. Tokens are input plus output."""
-
-    requests_per_minute: Amount | None = None
-    concurrent: Amount | None = None
-    tokens_per_minute: Amount | None = None
-    max_output_tokens: Amount | None = None
-
-
-class TenantLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`tenant` bounds the tenant as a whole, `user` each of its users."""
-
-    tenant: Limits = Limits()
-    user: Limits = Limits()
 
 
 class Agreed(Protocol):

@@ -15,10 +15,12 @@ from typing import Annotated, Any, Final, Literal, get_args, get_type_hints
 
 import msgspec
 
-from tenancy.admission import Limits, TenantLimits
+from tenancy.billing import UsageTerms
 from tenancy.errors import Corrupt, InvalidInput
 from tenancy.fields import FIELD_TYPES, FieldType
+from tenancy.limits import Limits, TenantLimits
 from tenancy.names import nfc_name
+from tenancy.objectives import Objectives
 
 Tier = Literal["collection", "dedicated"]
 EngineName = Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9_-]{0,62}$")]
@@ -86,7 +88,7 @@ class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     embedding models. `metadata` are the fields that questions may filter by, with their types. `admission` takes the
     place of the deployment's limits, number by number. `generation` says what answers and with which guard rails.
     `audit.retention` is the class of the
-    audit's records. `retention` says why and how long the audit log is kept when the tenant is deleted; the deletion
+    audit's records, `usage` how use is charged. `objectives` are targets that each server holds its windows against. `retention` says why and how long the audit log is kept when the tenant is deleted; the deletion
     certificate repeats it.
     """
 
@@ -97,12 +99,18 @@ class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     admission: TenantLimits = TenantLimits()
     generation: GenerationTerms = GenerationTerms()
     audit: AuditTerms = AuditTerms()
+    usage: UsageTerms = UsageTerms()
+    objectives: Objectives = Objectives()
     retention: Annotated[str, msgspec.Meta(min_length=1, max_length=500)] | None = None
 
     def limits(self, deployment: TenantLimits) -> TenantLimits:
         """The limits that hold for this tenant."""
         own = self.admission
-        return TenantLimits(tenant=_over(own.tenant, deployment.tenant), user=_over(own.user, deployment.user))
+        return TenantLimits(
+            tenant=_over(own.tenant, deployment.tenant),
+            user=_over(own.user, deployment.user),
+            key=_over(own.key, deployment.key),
+        )
 
     def stored(self) -> dict[str, Any]:
         """As JSON for the control plane, without what is left to the deployment."""

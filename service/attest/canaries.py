@@ -24,10 +24,10 @@ from service.control import Control
 from service.deletion import delete_tenant
 from service.engines import build_engines
 from service.wiring import cache_store
-from tenancy.admission import Limits, TenantLimits
 from tenancy.contract import Contract, GenerationTerms
 from tenancy.errors import NotFound
 from tenancy.identity import Principal, Role
+from tenancy.limits import Limits, TenantLimits
 
 T = TypeVar("T")
 

@@ -21,7 +21,6 @@ from generation.generator import Finish, ModelIdentity, Usage
 from generation.prompt import Prompt, Turn
 from retrieval.answer import answer
 from retrieval.question import Delta, PathSettings, Question, Revoked
-from tenancy.admission import Limits, TenantLimits
 from tenancy.errors import (
     AuditUnavailable,
     Forbidden,
@@ -32,6 +31,7 @@ from tenancy.errors import (
     Unavailable,
 )
 from tenancy.identity import Principal, Role
+from tenancy.limits import Limits, TenantLimits
 from tests.support.path import Path, open_path
 from tests.support.people import NOW, Company
 

@@ -26,9 +26,10 @@ from indexing.ingest import Pipeline, Source, ingest
 from retrieval.answer import answer, retrieve
 from retrieval.question import Answer, AnswerPath, Delta, Done, PathSettings, Question, Retrieved
 from tenancy.acl import AccessList
-from tenancy.admission import Admission, TenantLimits
+from tenancy.admission import Admission
 from tenancy.control import Tenants
 from tenancy.identity import Principal
+from tenancy.limits import TenantLimits
 from tenancy.tenant import TenantHandle
 from tenancy.workers import Lanes, Workers
 

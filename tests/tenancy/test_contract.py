@@ -9,11 +9,11 @@ import pytest
 from sqlalchemy import update
 
 from tenancy import schema
-from tenancy.admission import Limits, TenantLimits
 from tenancy.contract import Contract, check_contract, read_contract
 from tenancy.control import Tenants
 from tenancy.errors import Corrupt, InvalidInput
 from tenancy.identity import Authenticator
+from tenancy.limits import Limits, TenantLimits
 from tests.support.people import Company
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "configs" / "contracts" / "example.toml"

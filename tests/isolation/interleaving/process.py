@@ -25,11 +25,11 @@ from retrieval.answer import answer, retrieve
 from retrieval.question import Delta, Done, Question
 from tenancy import directory, pauses
 from tenancy.acl import AccessList
-from tenancy.admission import TenantLimits
 from tenancy.control import Tenants
 from tenancy.errors import StrongroomError
 from tenancy.identity import Authenticator
 from tenancy.keys import MasterKey
+from tenancy.limits import TenantLimits
 from tests.support.path import Path as QuestionPath
 from tests.support.postgres import postgres_storage
 

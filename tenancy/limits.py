@@ -1,0 +1,39 @@
+"""What may be spent, as contracts and settings say it: limits of a scope, and those of a tenant's scopes together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+Amount = Annotated[int, msgspec.Meta(ge=0)]
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Limits of one scope; `None` is no limit, 0 admits nothing.
+
+    `tokens_per_minute` are input plus output. `kv_tokens` are what requests in flight hold together, read and written.
+    `money_per_month` is in micro-units, by calendar month (UTC); an alert goes out at the share `soft` of it, and when
+    it is spent. `max_output_tokens` and `deadline_s` bound each request.
+    """
+
+    requests_per_minute: Amount | None = None
+    concurrent: Amount | None = None
+    input_tokens_per_minute: Amount | None = None
+    output_tokens_per_minute: Amount | None = None
+    tokens_per_minute: Amount | None = None
+    kv_tokens: Amount | None = None
+    money_per_month: Amount | None = None
+    soft: Share | None = None
+    max_output_tokens: Amount | None = None
+    deadline_s: Seconds | None = None
+
+
+class TenantLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`tenant` bounds the tenant as a whole, `user` each of its users, `key` each of its credentials."""
+
+    tenant: Limits = Limits()
+    user: Limits = Limits()
+    key: Limits = Limits()

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from tenancy.billing import Basis as Basis
 from tenancy.errors import Corrupt, InvalidInput
 
 VERSION: Final = 1
@@ -26,7 +27,6 @@ Stage = Literal["listed", "retrieved", "in_prompt", "cited", "replayed", "read",
 CacheStatus = Literal["hit", "miss", "bypass", "refresh", "stored"]
 Action = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_.]{0,63}$")]
 WriterId = Annotated[str, msgspec.Meta(pattern=r"^w_[0-9a-f]{20}$")]
-Basis = Literal["actual", "logical"]
 Detail = str | int | bool | None
 
 

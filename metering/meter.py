@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from audit.record import Metered
-from metering.prices import FREE, Basis, PriceList
+from metering.prices import FREE, FREE_PLAN, Basis, PriceBook, PriceList
+from tenancy.billing import UsageTerms
+from tenancy.errors import InvalidInput, Unavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,9 @@ class HopUse:
         """Name what does the work: a model and its version, or an engine."""
         self._model, self._version, self._adapter = model, version or None, adapter or None
 
-    def used(self, input_tokens: int, output_tokens: int = 0, *, cached_input: int = 0, estimated: bool = False) -> None:
+    def used(
+        self, input_tokens: int, output_tokens: int = 0, *, cached_input: int = 0, estimated: bool = False
+    ) -> None:
         """Set the totals of this hop so far. Of its input, `cached_input` tokens were not computed again.
 
         `estimated` are our own counts, where the engine's last word is missing.
@@ -96,3 +100,22 @@ class Meter:
     @property
     def microunits(self) -> int:
         return sum(hop.metered.microunits for hop in self._hops)
+
+
+@dataclass(frozen=True, slots=True)
+class Tariff:
+    """The deployment's price lists, and the plan of tenants whose contract names none."""
+
+    book: PriceBook = field(default_factory=PriceBook)
+    plan: str = FREE_PLAN
+    clock: Callable[[], float] = time.time
+
+    def meter(self, terms: UsageTerms) -> Meter:
+        """A meter for one request, under the list in force now. Raises `Unavailable` where there is none."""
+        try:
+            prices = self.book.at(terms.prices or self.plan, self.clock())
+        except InvalidInput as error:
+            raise Unavailable(
+                error.reason, item=error.item, remedy="add the price list that the contract names"
+            ) from None
+        return Meter(prices, terms.tokens)

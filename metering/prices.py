@@ -28,12 +28,12 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from audit.record import Basis as Basis
+from tenancy.billing import Basis as Basis
+from tenancy.billing import PlanName
 from tenancy.errors import InvalidInput
 
 HopName = Literal["embed", "retrieve", "rerank", "generate", "cache"]
 MicroUnits = Annotated[int, msgspec.Meta(ge=0)]
-Name = Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9._-]{0,62}$")]
 
 FREE_PLAN: Final = "none"
 _PER: Final = 1_000_000
@@ -55,8 +55,8 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class PriceList(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
     """One revision of a plan."""
 
-    plan: Name = FREE_PLAN
-    revision: Name = "1"
+    plan: PlanName = FREE_PLAN
+    revision: PlanName = "1"
     since: date = date(1970, 1, 1)
     currency: Annotated[str, msgspec.Meta(pattern="^[A-Z]{3}$")] = "EUR"
     hops: Mapping[HopName, Price] = {}
@@ -70,9 +70,9 @@ class PriceList(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     def price(self, hop: str, model: str | None = None) -> Price:
         """What a hop costs with a model."""
-        own: Mapping[str, Price] = self.models.get(model, {}) if model is not None else {}
-        hops: Mapping[str, Price] = self.hops
-        return own.get(hop) or hops.get(hop) or _FREE
+        own = {} if model is None else self.models.get(model, {})
+        found = (price for prices in (own, self.hops) for name, price in prices.items() if name == hop)
+        return next(found, _FREE)
 
 
 _FREE: Final = Price()

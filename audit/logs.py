@@ -79,9 +79,10 @@ class AuditLogs:
         """Drop the marks of logs without open intents: what a crash from now on leaves is in the others alone."""
         self._marks.settle()
 
-    def sign(self) -> None:
-        """Sign a checkpoint of each log to which this process added records since the last one."""
-        for log_id in list(self._unsigned):
+    def sign(self) -> list[str]:
+        """Sign a checkpoint of each log to which this process added records since the last one; returns their ids."""
+        grown = list(self._unsigned)
+        for log_id in grown:
             try:
                 self.of_id(log_id).sign()
             except NotFound:
@@ -89,6 +90,7 @@ class AuditLogs:
                 self._unsigned.discard(log_id)
             except (StrongroomError, SQLAlchemyError) as error:
                 _logger.error("audit log %s cannot be signed: %s", log_id, type(error).__name__)
+        return grown
 
     def recover(self) -> Iterator[tuple[str, int | Exception]]:
         """Close the intents of process instances that ended; gives each log that was opened for it with the number of

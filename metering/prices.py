@@ -75,6 +75,13 @@ class PriceList(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         return next(found, _FREE)
 
 
+class PriceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`folder` holds the lists, empty for those that come with the program; `plan` is that of most tenants."""
+
+    folder: str
+    plan: PlanName
+
+
 _FREE: Final = Price()
 FREE: Final = PriceList()
 """Nothing costs anything; every book has it as the plan "none"."""

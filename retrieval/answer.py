@@ -22,7 +22,6 @@ from retrieval.outgoing import verdicts_on_record
 from retrieval.question import Answer, AnswerEvent, AnswerPath, Delta, Done, Question, Retrieved
 from tenancy.admission import Estimate
 from tenancy.identity import Principal, Role
-from tenancy.metering import Meter
 
 __all__ = ["AnswerPath", "Question", "answer", "retrieve"]
 
@@ -43,8 +42,9 @@ async def answer(path: AnswerPath, principal: Principal, question: Question) -> 
         opened = await steps.opened(path, principal, question)
         tenant, plan = opened.tenant, opened.plan
         steps.note_plan(trail, plan, path.settings.revision)
+        steps.require_feature(tenant, question)
         async with path.admission.admit(principal, plan.estimate, tenant.contract) as lease:
-            meter = Meter(path.prices)
+            meter = steps.priced(path, tenant, trail)
             asking = steps.Asking(
                 path, principal, tenant, opened.embedder, opened.engine, plan, question, trail, lease, meter
             )
@@ -105,7 +105,7 @@ async def retrieve(path: AnswerPath, principal: Principal, question: Question) -
         tenant, plan = opened.tenant, opened.plan
         steps.note_plan(trail, plan, path.settings.revision)
         async with path.admission.admit(principal, Estimate(plan.estimate.input_tokens, 0), tenant.contract) as lease:
-            meter = Meter(path.prices)
+            meter = steps.priced(path, tenant, trail)
             asking = steps.Asking(
                 path, principal, tenant, opened.embedder, opened.engine, plan, question, trail, lease, meter
             )

@@ -19,6 +19,7 @@ from retrieval.remembered import (
     look_again,
     look_up_exact,
     look_up_semantic,
+    made_by,
     miss_use,
     remember,
     replayed,
@@ -69,9 +70,13 @@ async def replay(asking: steps.Asking, asked: Asked, hit: Hit | Miss) -> Answer 
         ],
     )
     seq = await asking.trail.intent()
-    with asking.hop("cache"):
+    with asking.hop("cache") as use:
         reason = await asking.path.workers.run(look_again, asking.path, asking.principal, asked, hit)
         await require_adapter(asking)
+        if reason is None:
+            identity, (model, made) = asking.plan.route.identity, made_by(hit)
+            use.by(model, identity.revision, identity.adapter)
+            use.saved(*made)
     if reason is not None:
         asking.trail.withdraw(reason.name.lower())
         steps.note_question(asking.trail, asking.question)

@@ -18,6 +18,7 @@ from generation.generator import Usage
 from generation.prompt import Templates, Turn
 from generation.routing import Routes
 from indexing.embedding import Embedders
+from metering.meter import Tariff
 from retrieval.citations import Citation
 from retrieval.passage import Passage
 from retrieval.search import Collections, SearchMode
@@ -25,7 +26,6 @@ from tenancy.admission import Admission
 from tenancy.contract import KvSharing, Mixing
 from tenancy.control import Tenants
 from tenancy.errors import Conflict
-from tenancy.metering import PriceTable
 from tenancy.workers import Lanes, Workers
 
 CacheMode = Literal["default", "bypass", "refresh"]
@@ -158,7 +158,7 @@ class AnswerPath:
     admission: Admission
     settings: PathSettings = PathSettings()
     ladder: Ladder = field(default_factory=Ladder)
-    prices: PriceTable = field(default_factory=PriceTable)
+    tariff: Tariff = field(default_factory=Tariff)
     flights: Flights = field(default_factory=Flights)
     tally: Tally = field(default_factory=Tally)
 

@@ -34,13 +34,16 @@ _STATUSES: Final[dict[Reason, Literal["bypass", "refresh"]]] = {
 
 
 class _Payload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What an entry stores: the parts of an answer that a replay repeats byte for byte."""
+    """What an entry stores: the parts of an answer that a replay repeats byte for byte, and the tokens (input, output)
+    that it took.
+    """
 
     text: str
     citations: tuple[Citation, ...]
     finish: str
     model: str
     warnings: tuple[str, ...] = ()
+    tokens: tuple[int, int] = (0, 0)
 
 
 def look_up_exact(
@@ -133,6 +136,12 @@ def replayed(hit: Hit, plan: Plan, audit_seq: int, request_id: str) -> Answer:
     )
 
 
+def made_by(hit: Hit) -> tuple[str, tuple[int, int]]:
+    """The model of a stored answer, and the tokens (input, output) that a hit saves; none of an older entry."""
+    payload = msgspec.json.decode(hit.entry.payload, type=_Payload)
+    return payload.model, payload.tokens
+
+
 def cited_in(hit: Hit) -> tuple[Citation, ...]:
     """The citations of a stored answer, for the audit's record of what was replayed."""
     return stored_answer(hit.entry)[1]
@@ -157,9 +166,15 @@ def remember(
 ) -> Stored | NotStored:
     """Offer a finished answer to the cache."""
     reached("store")
-    payload = canonical_payload(
-        msgspec.to_builtins(_Payload(answer.text, answer.citations, answer.finish, answer.model, answer.warnings))
+    stored = _Payload(
+        answer.text,
+        answer.citations,
+        answer.finish,
+        answer.model,
+        answer.warnings,
+        (answer.usage.input, answer.usage.output),
     )
+    payload = canonical_payload(msgspec.to_builtins(stored))
     completed = Completed(
         payload=payload,
         finish_reason=answer.finish,

@@ -23,6 +23,7 @@ from generation.routing import Placed
 from generation.salt import kv_salt, narrower
 from indexing.embed import Embedder
 from indexing.filters import canonical
+from metering.meter import HopUse, Meter
 from retrieval.abstain import Evidence
 from retrieval.citations import Citation, verify
 from retrieval.context import Context
@@ -35,10 +36,9 @@ from retrieval.remembered import miss_status
 from retrieval.search import ATTEMPTS, ModelMoved, Passages, open_scope, search
 from retrieval.sources import Gathered, gather
 from tenancy.admission import Lease
-from tenancy.errors import Unavailable
+from tenancy.errors import InvalidInput, Unavailable
 from tenancy.identity import Principal
 from tenancy.keys import keyed_hash
-from tenancy.metering import HopTokens, Meter
 from tenancy.pauses import reached
 from tenancy.tenant import TenantHandle
 
@@ -73,13 +73,14 @@ class Asking:
     meter: Meter
 
     @contextmanager
-    def hop(self, name: str) -> Iterator[HopTokens]:
+    def hop(self, name: str) -> Iterator[HopUse]:
         """Time and price one step, on record also where it fails."""
         try:
-            with self.meter.hop(name) as tokens:
-                yield tokens
+            with self.meter.hop(name) as use:
+                yield use
         finally:
-            self.trail.hop(name, self.meter.hops[-1].milliseconds)
+            hop = self.meter.hops[-1]
+            self.trail.hop(name, hop.milliseconds, hop.metered)
             self.trail.note(microunits=self.meter.microunits)
 
 
@@ -99,6 +100,23 @@ def note_plan(trail: Trail, plan: Plan, config: str) -> None:
 async def opened(path: AnswerPath, principal: Principal, question: Question) -> Opened:
     """Refuses a suspended tenant, and what this deployment does not have, before anything is spent."""
     return await path.workers.run(open_plan, path, principal, question)
+
+
+def require_feature(tenant: TenantHandle, question: Question) -> None:
+    """Raises `InvalidInput` where the tenant's contract wants to know what each question is asked for."""
+    if question.feature is None and tenant.contract.usage.feature == "required":
+        raise InvalidInput(
+            "the tenant's contract requires that a question names its feature",
+            item="feature",
+            remedy="send `feature`, your own name of what asks; the chat route takes it in `metadata`",
+        )
+
+
+def priced(path: AnswerPath, tenant: TenantHandle, trail: Trail) -> Meter:
+    """A meter by what was agreed with the tenant, on record. Raises `Unavailable` where its price list is missing."""
+    meter = path.tariff.meter(tenant.contract.usage)
+    trail.priced(meter.prices.id, meter.basis)
+    return meter
 
 
 async def refuse_blocked_question(asking: Asking) -> None:
@@ -153,7 +171,8 @@ async def _passages(asking: Asking, vector: AskedVector, top_k: int) -> Passages
             where=plan.where,
         )
 
-    with asking.hop("retrieve"):
+    with asking.hop("retrieve") as use:
+        use.by(asking.engine)
         # Which engine serves may have changed since: then that one's tenants lend a thread, this once.
         result = await path.lanes.of(asking.engine).run(found)
     domain = result.domain
@@ -267,7 +286,8 @@ async def _generate_at(
     deadline = time.monotonic() + path.settings.deadline_s
     text, produced, checked = "", 0, 0.0
     finish: Finish | None = None
-    with asking.hop("generate") as tokens:
+    with asking.hop("generate") as use:
+        use.by(generator.identity.model, generator.identity.revision, generator.identity.adapter)
         pieces = generator.generate(
             made.prompt, salt=salt, request_id=draft.request_id, max_tokens=limit, deadline=deadline
         )
@@ -280,7 +300,7 @@ async def _generate_at(
                     await require_readable(asking, context)
                     checked = time.monotonic()
                 produced += generator.count(piece.text)
-                tokens.used(estimated, produced)
+                use.used(estimated, produced, estimated=True)
                 lease.used(estimated, produced)
                 if leaving := passed(asking.trail, checks, piece.text):
                     text += leaving
@@ -288,7 +308,8 @@ async def _generate_at(
                 checks.refuse()
         if finish is None:
             raise Unavailable("the generator ended without a finish", item="generator", remedy="try again")
-        tokens.used(finish.usage.input, finish.usage.output)
+        used = finish.usage
+        use.used(used.input, used.output, cached_input=used.cached_input)
     _note_generation(asking, placed, salt, finish)
     if finish.reason == "error":
         raise Unavailable("the generator failed", item="generator", remedy="try again")
@@ -334,9 +355,10 @@ def settle(asking: Asking, finished: Answer) -> None:
 
 
 async def _embed(asking: Asking, embedder: Embedder) -> AskedVector:
-    with asking.hop("embed") as tokens:
+    with asking.hop("embed") as use:
+        use.by(embedder.fingerprint.name, embedder.fingerprint.revision)
         vector = await asking.path.workers.run(embedder.encode_query, asking.plan.query)
-        tokens.used(embedder.token_count(asking.plan.query))
+        use.used(embedder.token_count(asking.plan.query))
     return AskedVector(embedder, vector)
 
 

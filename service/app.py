@@ -31,6 +31,7 @@ from service.routes import (
     models,
     retrieve,
     templates,
+    usage,
 )
 from service.wiring import Services
 from tenancy.errors import InvalidInput, StrongroomError, Unavailable
@@ -55,6 +56,7 @@ def create_app(services: Services) -> Edge:
         cache.router(services),
         models.router(services),
         templates.router(services),
+        usage.router(services),
     ]
     authentication = Authentication(control.authenticator, control.trail, services.workers)
 

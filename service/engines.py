@@ -18,6 +18,7 @@ from indexing.remote.elsewhere import Elsewhere
 from indexing.remote.engines import RemoteEngines
 from service.generators import require_generation_possible
 from service.settings import CollectionSettings, EngineSettings, Settings
+from service.tariff import require_plan
 from tenancy.contract import Contract
 from tenancy.errors import InvalidInput
 from tenancy.tenant import TenantHandle
@@ -79,6 +80,7 @@ def require_possible(settings: Settings, tenant: str, contract: Contract) -> Non
         except InvalidInput as error:
             raise InvalidInput(error.reason, item="model", remedy=error.remedy) from None
     require_generation_possible(settings, tenant, contract)
+    require_plan(settings.prices, contract)
 
 
 def _check(name: str, engine: EngineSettings) -> None:

@@ -1,4 +1,6 @@
-"""What a server does for its audit logs: it signs those that grew, and verifies each of them regularly."""
+"""What a server does for its audit logs: it signs those that grew and books what they say of use, and verifies each of
+them regularly.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import secrets
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
 import structlog
@@ -19,9 +21,10 @@ from audit.log import AuditLog
 from audit.record import Actor, Draft, Request
 from audit.tables import events
 from audit.verify import Verification, verify
+from metering.ledger import UsageLedger
 from service.control import Control
 from tenancy.control import SYSTEM
-from tenancy.errors import StrongroomError
+from tenancy.errors import NotFound, StrongroomError
 
 SIGN_S: Final = 10.0
 """Seconds between two checkpoints of a log that grows."""
@@ -42,8 +45,8 @@ _log = structlog.get_logger("strongroom.audit")
 
 
 class LogCare:
-    """Signs the logs that this process adds to, and verifies the log of every tenant, and the system's, each `every_s`
-    seconds; 0 never does.
+    """Signs the logs that this process adds to and books their use; verifies the log of every tenant, and the system's,
+    each `every_s` seconds, with 0 never.
 
     They are verified one after another, in a thread of the lowest priority that rests for as long as it works. The
     result is an event of that log; what does not verify is also one of the system's, and a line of the application's.
@@ -57,13 +60,18 @@ class LogCare:
         self._worked = 0.0
         # Threads of their own: when all the workers are busy, most is added.
         self._signer = ThreadPoolExecutor(1, thread_name_prefix="sign")
+        self._booker = ThreadPoolExecutor(1, thread_name_prefix="book", initializer=_lowest_priority)
+        self._unbooked: set[str] = set()
+        self._booking: Future[None] | None = None
         self._verifier = ThreadPoolExecutor(1, thread_name_prefix="verify", initializer=_lowest_priority)
 
     async def keep_signed(self) -> None:
-        """Sign a checkpoint of every log that grew, for as long as the process runs."""
+        """Sign a checkpoint of every log that grew and book its use, for as long as the process runs."""
         while True:
             await asyncio.sleep(SIGN_S)
-            await asyncio.wrap_future(self._signer.submit(self._control.logs.sign))
+            self._unbooked |= set(await asyncio.wrap_future(self._signer.submit(self._control.logs.sign))) - {SYSTEM}
+            if self._unbooked and (self._booking is None or self._booking.done()):
+                self._booking = self._booker.submit(self.book)
 
     async def keep_verified(self) -> None:
         """Verify every log regularly, for as long as the process runs."""
@@ -73,6 +81,20 @@ class LogCare:
                 await asyncio.wrap_future(self._verifier.submit(self.look))
             except _FAILURES as error:
                 _log.error("audit logs were not verified", error=type(error).__name__)
+
+    def book(self) -> None:
+        """Bring the usage ledgers of the logs that grew up to them. One that fails is tried when its log grows again,
+        and is brought up in any case when it is read.
+        """
+        while self._unbooked and not self._stopped.is_set():
+            log_id = self._unbooked.pop()
+            try:
+                UsageLedger(self._control.logs.of_id(log_id)).catch_up()
+            except NotFound:
+                # Its keys are gone: nobody reads this log again.
+                continue
+            except _FAILURES as error:
+                _log.error("the usage of a tenant was not booked", log=log_id, error=type(error).__name__)
 
     def look(self) -> list[Verification]:
         """Verify those of the next tenants' logs whose time has come."""
@@ -88,6 +110,7 @@ class LogCare:
         """Break off what is under way, and end the threads. Before the logs are closed."""
         self._stopped.set()
         self._signer.shutdown()
+        self._booker.shutdown()
         self._verifier.shutdown()
 
     def _verified(self, log_id: str) -> Verification | None:

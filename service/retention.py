@@ -9,6 +9,7 @@ from audit.log import AuditLog
 from audit.pruning import ACTION, plan, prune
 from audit.retention import LONGEST, cutoff
 from audit.trail import Trail
+from metering.ledger import UsageLedger
 from service.control import Control
 from tenancy.contract import Retention, stored_contract
 from tenancy.errors import InvalidInput
@@ -42,6 +43,9 @@ def class_of(control: Control, tenant: str | None, *, deleted: bool = False) -> 
 def prune_log(trail: Trail, log: AuditLog, retention: Retention, *, dry_run: bool) -> dict[str, Any]:
     """Prune one log by its class; returns what went, or would go, and what of its age stays for which reason."""
     before = cutoff(retention, log.now())
+    if not dry_run:
+        # What is pruned is booked before.
+        UsageLedger(log).catch_up()
     found = plan(log, before) if dry_run else prune(log, before, lambda said: trail.aside(ACTION, said))
     moment = datetime.fromtimestamp(before, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     trail.note(

@@ -21,10 +21,10 @@ import msgspec
 from cache.policy import TemplatePolicy
 from cache.stores.redis_settings import RedisSettings
 from indexing.embedders.port import EmbeddingSettings
+from metering.prices import PriceSettings
 from tenancy.admission import TenantLimits
 from tenancy.contract import KvSharing, Mixing, Retention, Tier
 from tenancy.errors import InvalidInput
-from tenancy.metering import PriceTable
 from tenancy.postgres_url import PostgresSettings
 from tenancy.throttle import ThrottlePolicy
 from tenancy.tokens import Issuer
@@ -243,7 +243,7 @@ class Settings(Section, frozen=True):
     attest: AttestSettings
     admission: TenantLimits
     throttle: ThrottlePolicy
-    prices: PriceTable
+    prices: PriceSettings
     collections: CollectionSettings
     workers: WorkerSettings
     database: PostgresSettings

@@ -30,6 +30,7 @@ from service.generators import build_routes, reload_routes
 from service.isolation import note_tenants
 from service.loading import Loading
 from service.settings import Settings, VerifierSettings
+from service.tariff import open_tariff
 from tenancy.admission import Admission
 from tenancy.errors import Conflict
 from tenancy.keys import MasterKey
@@ -120,7 +121,7 @@ def _build(settings: Settings, control: Control) -> Services:
         trail=control.trail,
         admission=Admission(lambda _tenant: settings.admission),
         settings=_path_settings(settings),
-        prices=settings.prices,
+        tariff=open_tariff(settings.prices),
     )
     note_tenants(path.routes, control.tenants.count()[0])
     loading, pipeline = Loading(settings.workers.loading), ingestion(embedders, engines)

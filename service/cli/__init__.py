@@ -108,6 +108,12 @@ app.command(
 )
 app.command("service.cli.audit:app", name="audit", group=_EVIDENCE, help="Query and verify the log of who saw what.")
 app.command(
+    "service.cli.usage:app",
+    name="usage",
+    group=_EVIDENCE,
+    help="Show what tenants used and what it cost; whether all counts agree.",
+)
+app.command(
     "service.cli.attest:attest",
     name="attest",
     group=_EVIDENCE,

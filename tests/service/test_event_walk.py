@@ -124,6 +124,12 @@ STEPS: Sequence[Step] = (
     does("audit.release", "audit", "release", "{audit hold}", *T),
     does("audit.retention", "audit", "prune", *T),
     does("lineage.query", "lineage", *T),
+    does("usage.query", "usage", "report", *T),
+    does(
+        "usage.correct", "usage", "correct", "none.0.embed", *T, "--microunits", "1", "--why", "x",
+        outcome="refused", code=1,
+    ),
+    reads("usage", "reconcile", *T),
     does("cache.invalidate", "cache", "invalidate", *T, "--all"),
     does("template.add", "template", "add", "plain", "{folder}/template.txt", *T),
     does("template.list", "template", "list", *T),

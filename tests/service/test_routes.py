@@ -45,6 +45,7 @@ REQUESTS: dict[tuple[str, str], tuple[str, Any]] = {
     ("GET", "/v1/audit/reports/deletions"): ("/v1/audit/reports/deletions", None),
     ("GET", "/v1/audit/reports/attestations"): ("/v1/audit/reports/attestations", None),
     ("GET", "/v1/audit/lineage"): ("/v1/audit/lineage", None),
+    ("GET", "/v1/usage"): ("/v1/usage", None),
     ("GET", "/v1/templates"): ("/v1/templates", None),
     ("GET", "/v1/cache/entries"): ("/v1/cache/entries", None),
     ("DELETE", "/v1/cache/entries"): ("/v1/cache/entries?all=true", None),

@@ -1,0 +1,187 @@
+"""Each hop is booked once, whatever is delivered how often; a month's report is exact to the microunit."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from sqlalchemy import update
+
+from audit.log import AuditLog
+from audit.logs import AuditLogs
+from audit.record import decode
+from audit.tables import events
+from metering.events import UsageEvent, month_of, usage_of
+from metering.ledger import UsageLedger
+from metering.prices import Basis
+from metering.reconcile import Tokens, engine_totals, generation, reconcile
+from metering.tables import usage
+from metering.usage import csv_lines, grouped, report, spent
+from tenancy.errors import InvalidInput
+from tests.metering.traffic import PRICES, Day, a_day
+
+Write = Callable[[Day], None]
+
+
+def delivered(log: AuditLog) -> list[UsageEvent]:
+    with log.database.reading() as connection:
+        found = connection.execute(events.select().order_by(events.c.seq)).all()
+    return [one for row in found for one in usage_of(decode(row.payload))]
+
+
+@pytest.mark.parametrize("basis", ["actual", "logical"])
+def test_a_months_report_is_an_independent_sum_to_the_microunit(
+    ledger: UsageLedger, write: Write, basis: Basis
+) -> None:
+    day = a_day(120, basis)
+    write(day)
+    assert ledger.catch_up() == day.hops
+    month = month_of(ledger.log.now())
+    (row,) = report(ledger, "acme", ("tenant", "month"))
+    assert (row["tenant"], row["month"], row["events"]) == ("acme", month, day.hops)
+    assert row["microunits"] == day.microunits == spent(ledger, month)
+    assert row["saved"] == day.saved
+    assert (row["tokens_computed"], row["tokens_served"]) == (day.computed, day.served)
+    features = {one["feature"]: one["microunits"] for one in report(ledger, "acme", ("feature",))}
+    assert features == dict(day.by_feature)
+    hops = {one["hop"]: one["microunits"] for one in report(ledger, "acme", ("hop",))}
+    assert hops == dict(day.by_hop)
+    assert {one["prices"] for one in report(ledger, "acme", ("prices",))} == {PRICES.id}
+    # Another sum of the same rows, from the finest groups.
+    by = ("tenant", "feature", "model", "hop", "month", "version", "adapter", "user", "prices", "basis")
+    assert sum(one["microunits"] for one in report(ledger, "acme", by)) == day.microunits
+    found = reconcile(ledger)
+    assert found.agrees
+    assert (found.audited, found.booked, found.records) == (day.microunits, day.microunits, len(day.drafts))
+    sums = [sum(column) for column in zip(*day.generation, strict=True)]
+    assert generation(ledger) == Tokens(*sums)
+    both = generation(ledger, estimated=True) + generation(ledger, estimated=False)
+    assert both == generation(ledger)
+    assert generation(ledger, estimated=True).prompt > 0
+
+
+def test_delivered_four_times_in_any_order_counts_once(ledger: UsageLedger, write: Write) -> None:
+    day = a_day(40, "actual")
+    write(day)
+    said = delivered(ledger.log) * 4
+    random.Random(3).shuffle(said)
+    for first in range(0, len(said), 37):
+        ledger.book(said[first : first + 37])
+    assert spent(ledger, month_of(ledger.log.now())) == day.microunits
+    # And once more by the log, whose events are all known.
+    assert ledger.catch_up() == 0
+    assert ledger.place().conflicts == 0
+    assert spent(ledger, month_of(ledger.log.now())) == day.microunits
+
+
+def test_catching_up_from_many_threads_books_once(ledger: UsageLedger, write: Write, logs: AuditLogs) -> None:
+    day = a_day(40, "actual")
+    write(day)
+    threads = [threading.Thread(target=UsageLedger(ledger.log).catch_up) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (row,) = report(ledger, "acme", ("tenant",))
+    assert (row["events"], row["microunits"]) == (day.hops, day.microunits)
+    assert ledger.place().next == len(day.drafts)
+
+
+def test_an_event_that_comes_again_with_other_content_is_counted_and_changes_nothing(
+    ledger: UsageLedger, write: Write
+) -> None:
+    day = a_day(3, "actual")
+    write(day)
+    ledger.catch_up()
+    one = delivered(ledger.log)[0]
+    assert ledger.book([msgspec.structs.replace(one, microunits=one.microunits + 1)]) == 0
+    assert ledger.place().conflicts == 1
+    assert not reconcile(ledger).agrees
+    assert spent(ledger, month_of(ledger.log.now())) == day.microunits
+
+
+@pytest.mark.parametrize("tampering", ["amount", "removed", "added"])
+def test_reconciliation_names_a_row_that_is_not_as_the_log_says(
+    ledger: UsageLedger, write: Write, tampering: str
+) -> None:
+    day = a_day(10, "actual")
+    write(day)
+    assert reconcile(ledger).agrees
+    one = delivered(ledger.log)[0]
+    with ledger.database.writing() as connection:
+        here = usage.c.id == one.id
+        if tampering == "amount":
+            connection.execute(update(usage).where(here).values(microunits=usage.c.microunits + 1))
+        elif tampering == "removed":
+            connection.execute(usage.delete().where(here))
+        else:
+            connection.execute(usage.insert().values(msgspec.structs.asdict(one) | {"id": "made-up", "seq": 0}))
+    found = reconcile(ledger)
+    assert not found.agrees
+    named = {"amount": found.altered, "removed": found.missing, "added": found.strange}[tampering]
+    assert set(named) == {"made-up" if tampering == "added" else one.id}
+
+
+def test_records_that_were_pruned_before_they_were_booked_are_told(ledger: UsageLedger, write: Write) -> None:
+    write(a_day(4, "actual"))
+    with ledger.log.database.writing() as connection:
+        connection.execute(update(events).where(events.c.seq == 0).values(payload=b""))
+    ledger.catch_up()
+    assert ledger.place().missed == 1
+    assert not reconcile(ledger).agrees
+
+
+def test_rows_outlive_the_records_that_they_were_booked_from(ledger: UsageLedger, write: Write) -> None:
+    day = a_day(10, "actual")
+    write(day)
+    ledger.catch_up()
+    with ledger.log.database.writing() as connection:
+        connection.execute(update(events).values(payload=b""))
+    found = reconcile(ledger)
+    assert found.agrees
+    assert (found.kept, found.audited) == (day.microunits, 0)
+    assert spent(ledger, month_of(ledger.log.now())) == day.microunits
+
+
+def test_a_window_takes_its_beginning_and_not_its_end(ledger: UsageLedger, write: Write) -> None:
+    write(a_day(3, "actual"))
+    ledger.catch_up()
+    moments = sorted({one.at for one in delivered(ledger.log)})
+    last = moments[-1]
+    before, after = report(ledger, "acme", (), until=last), report(ledger, "acme", (), since=last)
+    (whole,) = report(ledger, "acme", ())
+    assert sum(row["microunits"] for row in (*before, *after)) == whole["microunits"]
+    assert report(ledger, "acme", (), since=last + 1) == []
+
+
+def test_groups_that_there_are_not_are_refused() -> None:
+    assert grouped("tenant, hop") == ("tenant", "hop")
+    for text in ("tenant,colour", "hop,hop"):
+        with pytest.raises(InvalidInput):
+            grouped(text)
+
+
+def test_a_csv_has_a_line_a_row_and_no_formula(ledger: UsageLedger) -> None:
+    event = UsageEvent(id="a", seq=0, at=1.0, month="2026-11", request="r", hop="embed", feature="=1+1", microunits=5)
+    ledger.book([event])
+    lines = list(csv_lines(report(ledger, "acme", ("feature",)), ("feature",)))
+    assert lines[0].startswith("feature,events,corrections,tokens_computed,")
+    assert lines[1].startswith("'=1+1,1,0,0,0,")
+    assert len(lines) == 2
+
+
+def test_counters_of_an_engine_are_added_over_their_labels() -> None:
+    text = (
+        "# HELP sglang:prompt_tokens_total x\n"
+        'sglang:prompt_tokens_total{model_name="a",tp="0"} 100.0\n'
+        'sglang:prompt_tokens_total{model_name="b"} 1e2\n'
+        'sglang:generation_tokens_total{model_name="a"} 30.0\n'
+        'sglang:cached_tokens_total{model_name="a"} 7.0\n'
+        'sglang:other_total{model_name="a"} 9.0\n'
+    )
+    assert engine_totals(text) == Tokens(200, 7, 30)
+    with pytest.raises(InvalidInput):
+        engine_totals("sglang:prompt_tokens_total 5\n")

@@ -56,8 +56,13 @@ class Amounts(msgspec.Struct, frozen=True):
             self.money + other.money,
         )
 
-    def __neg__(self) -> Amounts:
-        return Amounts(-self.requests, -self.input, -self.output, -self.money)
+    def __sub__(self, other: Amounts) -> Amounts:
+        return Amounts(
+            self.requests - other.requests,
+            self.input - other.input,
+            self.output - other.output,
+            self.money - other.money,
+        )
 
     def or_more(self, other: Amounts) -> Amounts:
         """The larger one of each."""

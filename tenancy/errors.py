@@ -110,7 +110,10 @@ class SchemaTooNew(Conflict):
 
 
 class LimitExceeded(StrongroomError):
-    """`scope` names who ran out ("user", "tenant"), `retry_after` is in seconds."""
+    """`scope` names who ran out ("user", "tenant"), `bound` of what ("tokens_per_minute"); `retry_after` is in seconds.
+
+    `limit` and `used` are `None` where they are not the caller's to know.
+    """
 
     code = "limit-exceeded"
 
@@ -119,13 +122,15 @@ class LimitExceeded(StrongroomError):
         reason: str,
         *,
         scope: str,
-        limit: float,
-        used: float,
         retry_after: float,
+        bound: str | None = None,
+        limit: int | None = None,
+        used: int | None = None,
         remedy: str | None = None,
     ) -> None:
         super().__init__(reason, item=scope, remedy=remedy)
         self.scope = scope
+        self.bound = bound
         self.limit = limit
         self.used = used
         self.retry_after = retry_after

@@ -1,0 +1,153 @@
+"""What one admitted request holds, and how it grows while an answer is produced."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeVar
+
+from admission.counters import Counters, Crossing, Granted, Refused
+from admission.limits import NO_AMOUNTS, Amounts
+from tenancy.errors import Unavailable
+
+STEP: Final = 256
+"""Output tokens by which a lease is extended while an answer streams."""
+AHEAD: Final = 32
+"""Tokens left of what is held when the next ones are asked for, so that no piece overtakes its reservation."""
+
+Price = Callable[[int, int], int]
+"""Micro-units of so many input and output tokens."""
+T = TypeVar("T")
+
+
+class Lease:
+    """Made by `Gate.admit` alone; the request's task uses it.
+
+    `max_output_tokens` is what the generator may produce at most, `None` where nothing limits it; `deadline` an
+    instant of `time.monotonic()`. `stopped` is the bound that refused more output.
+    """
+
+    def __init__(
+        self,
+        counters: Counters,
+        granted: Granted,
+        held: Amounts,
+        *,
+        ceiling: int,
+        max_output_tokens: int | None,
+        deadline: float | None,
+        price: Price,
+    ) -> None:
+        self.id = granted.lease
+        self.rooms = granted.rooms
+        self.max_output_tokens = max_output_tokens
+        self.deadline = deadline
+        self.stopped: Refused | None = None
+        self.crossed: list[Crossing] = []
+        self._counters = counters
+        self._held = held
+        self._ceiling = ceiling
+        self._price = price
+        self._used = NO_AMOUNTS
+        self._settled = False
+
+    @property
+    def settled(self) -> bool:
+        return self._settled
+
+    @property
+    def output(self) -> int:
+        """Tokens produced, as far as they were reported."""
+        return self._used.output
+
+    async def expect(self, input_tokens: int) -> Refused | None:
+        """The prompt is known: hold exactly its tokens. A refusal holds no more than before; give back is never one."""
+        more = self._priced(input_tokens, self._held.output) - self._held
+        refused = await self._counters.extend(self.id, more, self._used)
+        if refused is None:
+            self._held += more
+        return refused
+
+    async def produced(self, input_tokens: int, output_tokens: int) -> bool:
+        """Report the totals so far; whether more may be produced.
+
+        Tokens come in the order of their reservation: the next `STEP` are asked for shortly before the last of those
+        held is used, and where that is refused, what is held is the end.
+        """
+        self._used = self._used.or_more(self._priced(input_tokens, output_tokens))
+        if output_tokens + AHEAD <= self._held.output or self._held.output >= self._ceiling:
+            return True
+        if self.stopped is None:
+            output = min(self._held.output + STEP, self._ceiling)
+            more = self._priced(self._held.input, output) - self._held
+            self.stopped = await self._counters.extend(self.id, more, self._used)
+            if self.stopped is None:
+                self._held += more
+                return True
+        return output_tokens < self._held.output
+
+    async def renew(self) -> None:
+        """A sign of life, with what was used so far."""
+        if not self._settled:
+            await self._counters.extend(self.id, NO_AMOUNTS, self._used)
+
+    async def settle(self, input_tokens: int, output_tokens: int, money: int | None = None) -> bool:
+        """Book the totals used and give the reservation back; `money` is what it cost, else the price of the tokens.
+
+        Exactly once: later calls change nothing. Returns whether this call settled. A cancellation waits for it.
+        """
+        if self._settled:
+            return False
+        self._settled = True
+        used = self._priced(input_tokens, output_tokens)
+        if money is not None:
+            used = Amounts(0, used.input, used.output, money)
+        self._used = used.checked()
+        settled = await finished(self._counters.settle(self.id, used))
+        self.crossed += settled.crossed
+        return settled.booked
+
+    async def leave(self) -> None:
+        """End the request: what was reported is charged if nothing settled. Idempotent; a cancellation waits for it."""
+        if not self._settled:
+            used = self._used
+            await self.settle(used.input, used.output, used.money)
+        self.crossed += (await finished(self._counters.leave(self.id))).crossed
+
+    @asynccontextmanager
+    async def in_time(self) -> AsyncIterator[None]:
+        """The block ends at the request's deadline. Raises `Unavailable` then."""
+        if self.deadline is None:
+            yield
+            return
+        try:
+            async with asyncio.timeout(self.deadline - time.monotonic()):
+                yield
+        except TimeoutError:
+            raise Unavailable("the deadline of the request has passed", item="deadline", remedy="ask again") from None
+
+    def _priced(self, input_tokens: int, output_tokens: int) -> Amounts:
+        return Amounts(0, input_tokens, output_tokens, self._price(input_tokens, output_tokens))
+
+
+async def finished(work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, which is done to its end even where the caller is cancelled, and the caller after it."""
+    task = asyncio.ensure_future(_begun(work))
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            if task.cancelled():
+                raise
+            cancelled = error
+    if cancelled is not None:
+        task.result()
+        raise cancelled
+    return task.result()
+
+
+async def _begun(work: Awaitable[T]) -> T:
+    return await work

@@ -79,7 +79,7 @@ class Finish:
     """The last piece.
 
     `detail` says in words why an answer ended in error. `engine_request` is the id under which the engine knows
-    the request; `salted` says whether a KV salt was in force.
+    the request; `salted` says whether a KV salt was in force, `waited_s` how long the request stood in a queue of ours.
     """
 
     reason: FinishReason
@@ -88,6 +88,7 @@ class Finish:
     detail: str | None = None
     engine_request: str | None = None
     salted: bool = field(default=True)
+    waited_s: float = 0.0
 
 
 Piece = Delta | Finish

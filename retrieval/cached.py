@@ -86,6 +86,7 @@ async def replay(asking: steps.Asking, asked: Asked, hit: Hit | Miss) -> Answer 
         return missed
     served = _through_rails(asking, replayed(hit, asking.plan, seq, asking.question.request_id))
     steps.settle(asking, served)
+    asking.trail.course.first()
     await shadow.count_hit(asking, asked, hit)
     return served
 

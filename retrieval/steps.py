@@ -304,12 +304,14 @@ async def _generate_at(
                 lease.used(estimated, produced)
                 if leaving := passed(asking.trail, checks, piece.text):
                     text += leaving
+                    asking.trail.course.first()
                     yield Delta(leaving)
                 checks.refuse()
         if finish is None:
             raise Unavailable("the generator ended without a finish", item="generator", remedy="try again")
         used = finish.usage
         use.used(used.input, used.output, cached_input=used.cached_input)
+        asking.trail.course.waited(finish.waited_s)
     _note_generation(asking, placed, salt, finish)
     if finish.reason == "error":
         raise Unavailable("the generator failed", item="generator", remedy="try again")
@@ -321,6 +323,7 @@ async def _generate_at(
     leaving, required = passed(asking.trail, checks, None), plan.rails.terms.require_citation
     text += leaving
     if leaving and not required:
+        asking.trail.course.first()
         yield Delta(leaving)
     checks.refuse()
     cited = await _cite(asking, checks.said, context, made.originals(finish.quotes, context))

@@ -7,14 +7,15 @@ import os
 import signal
 import socket
 import ssl
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
 import structlog
 import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
+from service.admin import create_admin
 from service.app import create_app
 from service.attest.running import publish
 from service.attest.schedule import attest_regularly, sweep_canaries
@@ -27,6 +28,8 @@ from service.isolation import require_isolation
 from service.log_care import LogCare
 from service.logs import configure_logging
 from service.loopback import is_loopback
+from service.metrics.export import traces_of
+from service.metrics.judge import Judge
 from service.settings import ServerSettings, Settings
 from service.wiring import ServerLock, Services, build
 from tenancy.errors import InvalidInput, StrongroomError, Unavailable
@@ -67,8 +70,11 @@ async def _serve(settings: Settings, again: Callable[[], Settings]) -> None:
         await require_isolation(services.path.routes)
         if not settings.server.tls_certificate and not is_loopback(settings.server.host):
             _log.warning("plain HTTP on an address that others reach", host=settings.server.host)
+        services.signals.traces = traces_of(settings.signals.traces)
         server = _Server(server_config(create_app(services), settings.server))
+        admin = _admin(services)
         beside = [
+            asyncio.create_task(Judge(services.control, services.signals, services.workers).keep()),
             asyncio.create_task(services.workers.run(_tidy, services.control)),
             asyncio.create_task(_forget_deleted(services)),
             asyncio.create_task(_expire(services)),
@@ -78,13 +84,15 @@ async def _serve(settings: Settings, again: Callable[[], Settings]) -> None:
             asyncio.create_task(attest_regularly(services.control, lambda: server.port)),
         ]
         await services.workers.run(publish, settings)
-        await server.serve()
+        async with _administered(server, admin):
+            await server.serve()
         for task in beside:
             task.cancel()
         # An attestation under way removes its canaries.
         await asyncio.wait(beside, timeout=settings.server.shutdown_s)
     finally:
         await asyncio.to_thread(care.close)
+        await asyncio.to_thread(services.signals.close)
         await services.aclose()
 
 
@@ -146,6 +154,44 @@ async def _reload(services: Services, again: Callable[[], Settings]) -> None:
             _log.info("the pools of generators are those of the settings")
 
 
+@asynccontextmanager
+async def _administered(server: _Server, admin: _Server | None) -> AsyncIterator[None]:
+    """`admin` listens during the block; where it cannot, `server` ends, and this raises why."""
+    if admin is None:
+        yield
+        return
+
+    def ended(_: asyncio.Task[None]) -> None:
+        server.should_exit = True
+
+    listening = asyncio.create_task(admin.serve())
+    listening.add_done_callback(ended)
+    try:
+        yield
+    finally:
+        admin.should_exit = True
+        await listening
+
+
+def _admin(services: Services) -> _Server | None:
+    settings = services.settings.server.admin
+    if not settings.enabled:
+        return None
+    config = uvicorn.Config(
+        create_admin(services, settings),
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        http=Connection,
+        ws="none",
+        lifespan="on",
+        timeout_graceful_shutdown=1,
+    )
+    return _Server(config, "metrics on", "server.admin.port", signals=False)
+
+
 def server_config(app: object, server: ServerSettings) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
@@ -166,10 +212,29 @@ def server_config(app: object, server: ServerSettings) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn raises its stop signal again when it is done, which would end the process before the audit is closed."""
+    """uvicorn raises its stop signal again when it is done, which would end the process before the audit is closed.
+
+    One of several alone takes `signals`; `told` stands before the address that is printed, `chosen` is what chooses it.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        told: str = "listening on",
+        chosen: str = "--host and --port",
+        *,
+        signals: bool = True,
+    ) -> None:
+        super().__init__(config)
+        self._told = told
+        self._chosen = chosen
+        self._takes_signals = signals
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
+        if not self._takes_signals:
+            yield
+            return
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.handle_exit, number, None)
@@ -198,14 +263,14 @@ class _Server(uvicorn.Server):
             raise Unavailable(
                 f"cannot be listened on: {reason.lower()}",
                 item=f"{self.config.host}:{self.config.port}",
-                remedy="stop what listens there, or choose another address with --host and --port",
+                remedy=f"stop what listens there, or choose another address with {self._chosen}",
             ) from None
         for server in getattr(self, "servers", []):
             for listening in server.sockets:
                 host, port = listening.getsockname()[:2]
                 scheme = "https" if self.config.is_ssl else "http"
                 shown = f"[{host}]" if ":" in host else host
-                print(f"listening on {scheme}://{shown}:{port}", flush=True)
+                print(f"{self._told} {scheme}://{shown}:{port}", flush=True)
 
 
 def _check_certificate(server: ServerSettings) -> None:

@@ -22,9 +22,9 @@ from cache.policy import TemplatePolicy
 from cache.stores.redis_settings import RedisSettings
 from indexing.embedders.port import EmbeddingSettings
 from metering.prices import PriceSettings
-from tenancy.admission import TenantLimits
 from tenancy.contract import KvSharing, Mixing, Retention, Tier
 from tenancy.errors import InvalidInput
+from tenancy.limits import TenantLimits
 from tenancy.postgres_url import PostgresSettings
 from tenancy.throttle import ThrottlePolicy
 from tenancy.tokens import Issuer
@@ -45,11 +45,21 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """A table of the settings."""
 
 
+class AdminSettings(Section, frozen=True):
+    """The listener for whoever operates the service; `token_file` holds what a caller has to send as bearer token."""
+
+    enabled: bool
+    host: str
+    port: Port
+    token_file: str
+
+
 class ServerSettings(Section, frozen=True):
     """Sizes are bytes. `trusted_proxies` are addresses whose X-Forwarded-For is believed."""
 
     host: str
     port: Port
+    admin: AdminSettings
     max_body: Positive
     max_document: Positive
     shutdown_s: Seconds
@@ -179,6 +189,24 @@ class AuditSettings(Section, frozen=True):
     verify_every_h: Annotated[float, msgspec.Meta(ge=0)]
 
 
+class TraceSettings(Section, frozen=True):
+    """Where OpenTelemetry spans go (OTLP over HTTP), and of which `share` of the requests."""
+
+    endpoint: str
+    token_file: str
+    plaintext: bool
+    share: Annotated[float, msgspec.Meta(gt=0, le=1)]
+    timeout_s: Seconds
+
+
+class SignalSettings(Section, frozen=True):
+    """`tenants` have a label of their own in the metrics; figures of each tenant are kept by windows of `window_s`."""
+
+    window_s: Annotated[float, msgspec.Meta(ge=10)]
+    tenants: Annotated[int, msgspec.Meta(ge=0, le=1_000)]
+    traces: TraceSettings
+
+
 class AttestSettings(Section, frozen=True):
     """`every_h` is in hours, 0 for never; `probes` and `timing` are numbers of probes; paths may begin with `~`."""
 
@@ -241,6 +269,7 @@ class Settings(Section, frozen=True):
     cache: CacheSettings
     audit: AuditSettings
     attest: AttestSettings
+    signals: SignalSettings
     admission: TenantLimits
     throttle: ThrottlePolicy
     prices: PriceSettings

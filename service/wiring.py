@@ -29,6 +29,7 @@ from service.engines import build_engines
 from service.generators import build_routes, reload_routes
 from service.isolation import note_tenants
 from service.loading import Loading
+from service.metrics.signals import Signals
 from service.settings import Settings, VerifierSettings
 from service.tariff import open_tariff
 from tenancy.admission import Admission
@@ -54,6 +55,7 @@ class Services:
     pipeline: Pipeline
     engines: Engines
     path: AnswerPath
+    signals: Signals
 
     def forget_deleted(self) -> list[str]:
         """Drop from memory what is left of tenants that were deleted beside this process; returns their ids."""
@@ -124,8 +126,10 @@ def _build(settings: Settings, control: Control) -> Services:
         tariff=open_tariff(settings.prices),
     )
     note_tenants(path.routes, control.tenants.count()[0])
+    signals = Signals(settings.signals.window_s, settings.signals.tenants)
+    control.trail.observer = signals.ended
     loading, pipeline = Loading(settings.workers.loading), ingestion(embedders, engines)
-    return Services(settings, control, workers, lanes, loading, pipeline, engines, path)
+    return Services(settings, control, workers, lanes, loading, pipeline, engines, path, signals)
 
 
 def engine_lanes(settings: Settings, workers: Workers) -> Lanes:

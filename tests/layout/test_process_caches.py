@@ -9,11 +9,13 @@ from tests.layout.scope_rule import parse, product_files
 
 # Attributes that outlive a request, with what separates the tenants in them, and what bounds them.
 KEPT = {
+    "admission/fair.py": "tenant id, then user id; numbers without content, those at rest leave, a fixed number stays",
     "cache/stores/uses.py": "tenant id, then a name of the entry; times without content, a fixed number of both",
     "cache/stores/vectors.py": "(tenant id, namespace); a budget of bytes",
     "cache/certificate/tally.py": "tenant id, then (template, ladder, namespace); numbers, written after so many hits",
     "generation/adapters/loading.py": "a replica, then an adapter's random id; numbers without content",
     "cache/flight.py": "(tenant id, namespace, exact key); futures without content, for questions in flight",
+    "generation/lanes.py": "requests that wait for one pool; each leaves as it ends",
     "generation/placement.py": "pools of earlier settings whose streams have not ended; they leave with the last",
     "generation/quarantine.py": "digest, under a key of the process, of (tenant id, request); a fixed number",
     "indexing/collections/open.py": "tenant id; locks for loads under way (snapshots: tenancy.recent, by bytes)",
@@ -25,6 +27,11 @@ KEPT = {
     "indexing/gpu.py": "a readable set of one snapshot of one tenant",
     "service/engine_check.py": "the deployment's engines by name; whether they answer",
     "service/loading.py": "tenant id; locks without content, for documents that are written",
+    "service/metrics/labels.py": "tenant name; numbers without content, a fixed number of them",
+    "service/metrics/patterns.py": "digest, under a key of the process, of (tenant id, user, question); a fixed number",
+    "service/metrics/shares.py": "tenant id; numbers without content, of those that wait or are served",
+    "service/metrics/sketch.py": "a bucket of times, inside of one tenant's window; some 640 of them",
+    "service/metrics/windows.py": "tenant id; numbers without content, a fixed number of tenants and windows",
     "tenancy/admission.py": "tenant id, then user id; those at rest leave",
     "tenancy/keys.py": "the key object of one tenant, then the purpose; lives with its handle",
     "tenancy/pools.py": "path of one file of one tenant; connections within the limit of open files",

@@ -13,11 +13,11 @@ from litestar import Litestar, Request, Response, Router, get
 from litestar.exceptions import HTTPException
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from generation.placement import PooledRoutes
 from service import problems
 from service.auth import request_id_of
 from service.edge import Edge
 from service.loopback import is_loopback
+from service.metrics.pools import waiting
 from service.metrics.signals import TenantSignals
 from service.settings import AdminSettings
 from service.wiring import Services
@@ -33,7 +33,7 @@ def create_admin(services: Services, settings: AdminSettings) -> Edge:
     @get("/metrics", summary="Prometheus series", sync_to_thread=False)
     def metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
         families = services.signals.families
-        text, media_type = families.exposition(request.headers.get("accept", ""), lambda: waiting(services))
+        text, media_type = families.exposition(request.headers.get("accept", ""), lambda: waiting(services.path.routes))
         return Response(text, headers={"Content-Type": media_type})
 
     @get("/tenants/{tenant:str}/signals", summary="Figures of one tenant")
@@ -60,12 +60,6 @@ def create_admin(services: Services, settings: AdminSettings) -> Edge:
             debug=False,
         )
     )
-
-
-def waiting(services: Services) -> dict[str, tuple[int, int]]:
-    """Requests that wait, and that run, by pool."""
-    routes = services.path.routes
-    return {pool.name: pool.load for pool in routes.pools} if isinstance(routes, PooledRoutes) else {}
 
 
 def _require(scope: Scope, token: bytes | None) -> None:

@@ -15,6 +15,7 @@ import structlog
 import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
+from admission.reaper import Reaper
 from service.admin import create_admin
 from service.app import create_app
 from service.attest.running import publish
@@ -30,6 +31,7 @@ from service.logs import configure_logging
 from service.loopback import is_loopback
 from service.metrics.export import traces_of
 from service.metrics.judge import Judge
+from service.metrics.pools import shares
 from service.settings import ServerSettings, Settings
 from service.wiring import ServerLock, Services, build
 from tenancy.errors import InvalidInput, StrongroomError, Unavailable
@@ -74,11 +76,13 @@ async def _serve(settings: Settings, again: Callable[[], Settings]) -> None:
         server = _Server(server_config(create_app(services), settings.server))
         admin = _admin(services)
         beside = [
-            asyncio.create_task(Judge(services.control, services.signals, services.workers).keep()),
+            asyncio.create_task(_judge(services).keep()),
             asyncio.create_task(services.workers.run(_tidy, services.control)),
             asyncio.create_task(_forget_deleted(services)),
             asyncio.create_task(_expire(services)),
             asyncio.create_task(_reload(services, again)),
+            asyncio.create_task(Reaper(services.path.admission).run()),
+            asyncio.create_task(services.alerts.run()),
             asyncio.create_task(care.keep_signed()),
             asyncio.create_task(care.keep_verified()),
             asyncio.create_task(attest_regularly(services.control, lambda: server.port)),
@@ -171,6 +175,10 @@ async def _administered(server: _Server, admin: _Server | None) -> AsyncIterator
     finally:
         admin.should_exit = True
         await listening
+
+
+def _judge(services: Services) -> Judge:
+    return Judge(services.control, services.signals, services.workers, lambda: shares(services.path.routes))
 
 
 def _admin(services: Services) -> _Server | None:

@@ -15,10 +15,10 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.process_collector import ProcessCollector
 
+from admission.shares import Share
 from audit.ended import Ended
 from service.metrics.labels import TenantLabels
 from service.metrics.seen import Seen
-from service.metrics.shares import Share
 
 Waiting = Callable[[], Mapping[str, tuple[int, int]]]
 """Requests that wait, and that run, by pool."""
@@ -109,7 +109,7 @@ class Families:
         )
         self._tenant_share = Gauge(
             "strongroom_tenant_share_ratio",
-            "Service received by service due while questions waited, in the window that ended last.",
+            "Service received by service due, in this window and the one before.",
             ["tenant"],
             registry=on,
         )
@@ -159,7 +159,7 @@ class Families:
             self._per_token.observe(one.per_token_s)
 
     def shares(self, found: Mapping[str, Share]) -> None:
-        """The shares of the window that ended, by tenant name; only those with a label of their own are shown."""
+        """Recent shares by tenant name; only those with a label of their own are shown."""
         self._tenant_share.clear()
         for tenant in self._labels.named:
             share = found.get(tenant)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
+from admission.shares import Share
 from audit.record import Actor, Draft, Request
 from service.control import Control
 from service.metrics.objectives import Breach, breaches, enough
@@ -27,9 +29,12 @@ _log = structlog.get_logger("strongroom.objectives")
 
 
 class Judge:
-    """Judges each tenant's windows once."""
+    """Judges each tenant's windows once. `shares` gives what tenants received and were due since it was called last."""
 
-    def __init__(self, control: Control, signals: Signals, workers: Workers) -> None:
+    def __init__(
+        self, control: Control, signals: Signals, workers: Workers, shares: Callable[[], Mapping[str, Share]]
+    ) -> None:
+        self._shares = shares
         self._control = control
         self._signals = signals
         self._workers = workers
@@ -43,6 +48,7 @@ class Judge:
     async def look(self) -> list[Breach]:
         """Judge what has ended; returns what was missed."""
         found: list[Breach] = []
+        self._signals.take_shares(self._shares())
         now = self._signals.now
         for tenant_id, history in self._signals.windows.rolled(now):
             window = history.unjudged

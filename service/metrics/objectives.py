@@ -15,7 +15,7 @@ from tenancy.objectives import Objectives
 LEAST: Final = 100
 """Answers, or requests, without which nothing is judged."""
 LEAST_DUE: Final = 10_000.0
-"""Work due while the tenant waited (tokens read + 2 x tokens written) without which its share is not judged."""
+"""Work due (tokens read + 2 x tokens written) without which a share is not judged."""
 FORGET_S: Final = 86_400.0
 """Seconds after which windows that never came to enough are left out."""
 

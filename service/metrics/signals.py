@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import structlog
 
+from admission.shares import Share
 from audit.ended import Ended
 from service.metrics.families import Families
 from service.metrics.patterns import Retries
 from service.metrics.seen import ANSWER, Seen, fate_of, seen
-from service.metrics.shares import Share
 from service.metrics.windows import Figures, History, Window, Windows, merged
 
 if TYPE_CHECKING:
@@ -82,13 +82,14 @@ class Signals:
 
     def take_shares(self, shares: Mapping[str, Share]) -> None:
         """Service received and due, by tenant id, since this was called last."""
-        now, by_name = self._clock(), {}
+        now = self._clock()
         for tenant_id, share in shares.items():
             self.windows.add_share(tenant_id, share, now)
-            history = self.windows.find(tenant_id, now)
-            if history is not None:
-                by_name[history.name] = share
-        self.families.shares(by_name)
+        recent = {}
+        for _, history in self.windows.rolled(now):
+            last = history.ended[-1].share if history.ended else Share()
+            recent[history.name] = last + history.current.share
+        self.families.shares(recent)
 
     def report(self, tenant_id: str, tenant: str) -> TenantSignals:
         """The figures of a tenant; of one that asked nothing they are zeros."""

@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
+from admission.shares import Share
 from service.metrics.seen import Seen
-from service.metrics.shares import Share
 from service.metrics.sketch import Sketch
 
 KEPT: Final = 12
@@ -36,7 +36,7 @@ class Figures(msgspec.Struct, frozen=True):
 
     `requests` are all, `questions` those for an answer; of both, `refused_by_own_limit`, `refused_by_system` (also
     failures) and `rejected` (the caller's mistake). `total`, `queue_wait`, `first_token` and `per_output_token` are of
-    answers. `share_received` and `share_due` are work (tokens read + 2 x tokens written) while the tenant waited, and
+    answers. `share_received` and `share_due` are work (tokens read + 2 x tokens written, `admission.shares`), and
     `share` the one by the other. `retry_rate` and `abandon_rate` are shares of questions, `edit_rate` of the answers
     that were told about in this time.
     """

@@ -29,7 +29,7 @@ KEPT = {
     "service/loading.py": "tenant id; locks without content, for documents that are written",
     "service/metrics/labels.py": "tenant name; numbers without content, a fixed number of them",
     "service/metrics/patterns.py": "digest, under a key of the process, of (tenant id, user, question); a fixed number",
-    "service/metrics/shares.py": "tenant id; numbers without content, of those that wait or are served",
+    "admission/shares.py": "tenant id; numbers without content, of those that wait or are served",
     "service/metrics/sketch.py": "a bucket of times, inside of one tenant's window; some 640 of them",
     "service/metrics/windows.py": "tenant id; numbers without content, a fixed number of tenants and windows",
     "tenancy/admission.py": "tenant id, then user id; those at rest leave",

@@ -186,6 +186,11 @@ class Families:
         encode, media_type = choose_encoder(accept)
         return encode(self.registry), media_type
 
+    @property
+    def declared(self) -> tuple[MetricWrapperBase, ...]:
+        """All families of ours."""
+        return tuple(family for family in vars(self).values() if isinstance(family, MetricWrapperBase))
+
     def names(self) -> Iterable[str]:
         """Every name that a query may use."""
         for metric in self.registry.collect():

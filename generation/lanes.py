@@ -2,7 +2,9 @@
 
 An engine reads a prompt (prefill) before its first token, and a long one holds up everybody whose first token is due.
 So the tokens being read at one replica are bounded, and some slots are kept for small prompts. Those that wait are
-served first come first served, large and small each; a small one overtakes an older large one in the kept slots only.
+served in the order of `admission.fair`: whoever received least. Nobody passes a large prompt that waits for room, but
+for small ones, in the kept slots only and only while their client is not far ahead of its own. No slot stays empty
+while somebody waits for whom it has room.
 """
 
 from __future__ import annotations
@@ -15,17 +17,21 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
 
+from admission.fair import FairQueue, Party, Place
 from tenancy.errors import Unavailable
 
 _STREAM_TOKENS: Final = 200
 """A request whose answer streams weighs as much as so many tokens that are being read."""
+_NOBODY: Final = Party("")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneTerms:
     """Of each replica: `slots` requests at one time, `small_slots` of them kept for prompts of less than
     `small_tokens`; `prefill_tokens` are read at one time, more only for a single larger prompt. Of the whole pool:
-    `tenant_slots` requests of one tenant (`None`: no bound), `queue` requests that wait.
+    `tenant_slots` requests of one tenant (`None`: no bound), `queue` requests that wait. A client that waited for
+    `patience_s` is overtaken by no newcomer. A small prompt passes a large one that waits while its client's service
+    is at most `lead` tokens over that of the other's.
     """
 
     slots: int = 32
@@ -34,6 +40,8 @@ class LaneTerms:
     prefill_tokens: int = 16_384
     tenant_slots: int | None = None
     queue: int = 256
+    patience_s: float = 5.0
+    lead: int = 8_192
 
 
 @dataclass(slots=True)
@@ -82,6 +90,7 @@ class Ticket(Generic[S]):
     tenant: str | None
     trial: bool
     _lanes: Lanes[S]
+    _place: Place[_Ask[S]]
     _reading: bool = True
     _left: bool = False
 
@@ -93,6 +102,19 @@ class Ticket(Generic[S]):
             self.seat.load.small_reading -= self.small
             self.seat.load.large_reading -= not self.small
             self._lanes.wake()
+
+    def wrote(self, tokens: int) -> None:
+        """So many tokens of the answer came since the last call."""
+        self._lanes.fair.used(self._place, self._place.read, self._place.written + tokens)
+
+    def settle(self, read: int, written: int) -> None:
+        """The engine's own count: tokens of the prompt that it read, without those it had in memory, and written."""
+        self._lanes.fair.used(self._place, read, written)
+
+    def refund(self) -> None:
+        """The engine failed: of a prompt without a first token nothing is charged."""
+        if self._reading:
+            self.settle(0, 0)
 
     def leave(self) -> None:
         if self._left:
@@ -121,8 +143,9 @@ class Lanes(Generic[S]):
 
     def __init__(self, seats: Callable[[], Sequence[S]], terms: LaneTerms) -> None:
         self.terms = terms
+        self.fair: FairQueue[_Ask[S]] = FairQueue(patience_s=terms.patience_s)
         self._seats = seats
-        self._waiting: list[_Ask[S]] = []
+        self._waiting: dict[_Ask[S], Place[_Ask[S]]] = {}
         self._tenants: Counter[str] = Counter()
         self._leaving: list[asyncio.Future[None]] = []
 
@@ -131,19 +154,20 @@ class Lanes(Generic[S]):
         return len(self._waiting)
 
     async def enter(
-        self, tokens: int, *, tenant: str | None = None, avoid: Collection[S] = (), deadline: float
+        self, tokens: int, *, party: Party | None = None, avoid: Collection[S] = (), deadline: float
     ) -> Ticket[S]:
         """A place for a prompt of `tokens`, at a replica that is not in `avoid` where another has room.
 
         `deadline` is an instant of `time.monotonic()`. Raises `Unavailable` where no replica is in reach, too many
-        wait, or the deadline passes.
+        wait and no client has more of them than this one's, or the deadline passes.
         """
-        ask: _Ask[S] = _Ask(tokens, tokens < self.terms.small_tokens, tenant, tuple(avoid))
-        self._waiting.append(ask)
+        who = party or _NOBODY
+        small = tokens < self.terms.small_tokens and who.work == "interactive"
+        ask: _Ask[S] = _Ask(tokens, small, who.tenant or None, tuple(avoid))
+        self._waiting[ask] = self.fair.enter(ask, who, tokens, small=small)
         self.wake()
+        self._turn_away()
         try:
-            if not ask.granted.done() and len(self._waiting) > self.terms.queue:
-                raise _refusal("too many requests wait for the model")
             async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
                 return await ask.granted
         except TimeoutError:
@@ -163,24 +187,55 @@ class Lanes(Generic[S]):
     def wake(self) -> None:
         """Seat whoever can be seated; called whenever a place, a replica or a tenant's share has become free."""
         if not any(seat.usable for seat in self._seats()):
-            for ask in self._waiting:
+            for ask, place in self._waiting.items():
+                self.fair.leave(place)
                 if not ask.granted.done():
                     ask.granted.set_exception(_refusal("no replica of the model is in reach"))
             self._waiting.clear()
             return
-        blocked = {True: False, False: False}
-        for ask in tuple(self._waiting):
-            if self._at_bound(ask.tenant) or (blocked[ask.small]):
-                continue
-            seat = self._seat_for(ask, kept_only=ask.small and blocked[False])
-            if seat is None:
-                blocked[ask.small] = True
-                continue
-            self._waiting.remove(ask)
-            if not ask.granted.done():
-                ask.granted.set_result(self._ticket(ask, seat))
+        self.fair.patience_s = self.terms.patience_s
+        for tenant in tuple(self._tenants):
+            self._look_at_bound(tenant)
+        while (found := self._next()) is not None:
+            ask, seat = found
+            place = self._waiting.pop(ask)
+            if ask.granted.done():
+                self.fair.leave(place)
+            else:
+                self.fair.begin(place)
+                ask.granted.set_result(self._ticket(ask, place, seat))
 
-    def _ticket(self, ask: _Ask[S], seat: S) -> Ticket[S]:
+    def _next(self) -> tuple[_Ask[S], S] | None:
+        """Whoever is to be seated next, and where. One without room stops those of its kind that come after it."""
+        large: Place[_Ask[S]] | None = None
+        small_stopped = False
+        for place in self.fair.heads():
+            ask = place.item
+            if ask.small:
+                if small_stopped or (large is not None and self.fair.lead(place, large) > self.terms.lead):
+                    continue
+            elif large is not None:
+                continue
+            seat = self._seat_for(ask, kept_only=large is not None)
+            if seat is not None:
+                return ask, seat
+            if ask.small:
+                small_stopped = True
+            else:
+                large = place
+            if small_stopped and large is not None:
+                return None
+        return None
+
+    def _turn_away(self) -> None:
+        """Where too many wait, the newest request of whoever has most of them gives way."""
+        while self.waiting > self.terms.queue and (place := self.fair.last_of_longest()) is not None:
+            ask = place.item
+            self.fair.leave(self._waiting.pop(ask))
+            if not ask.granted.done():
+                ask.granted.set_exception(_refusal("too many requests wait for the model"))
+
+    def _ticket(self, ask: _Ask[S], place: Place[_Ask[S]], seat: S) -> Ticket[S]:
         load = seat.load
         load.requests += 1
         load.large += not ask.small
@@ -189,7 +244,8 @@ class Lanes(Generic[S]):
         load.large_reading += not ask.small
         if ask.tenant is not None:
             self._tenants[ask.tenant] += 1
-        return Ticket(seat, ask.tokens, ask.small, ask.tenant, seat.begin(), self)
+            self._look_at_bound(ask.tenant)
+        return Ticket(seat, ask.tokens, ask.small, ask.tenant, seat.begin(), self, place)
 
     def _seat_for(self, ask: _Ask[S], *, kept_only: bool) -> S | None:
         """The least loaded replica with room for `ask`; one that was tried before only where no other has."""
@@ -207,23 +263,28 @@ class Lanes(Generic[S]):
             return load.requests - load.large < terms.small_slots
         return within or load.small_reading < terms.small_slots
 
-    def _at_bound(self, tenant: str | None) -> bool:
+    def _look_at_bound(self, tenant: str) -> None:
         bound = self.terms.tenant_slots
-        return bound is not None and tenant is not None and self._tenants[tenant] >= bound
+        if bound is not None and self._tenants[tenant] >= bound:
+            self.fair.hold(tenant)
+        else:
+            self.fair.release(tenant)
 
     def _left(self, ticket: Ticket[S]) -> None:
         leaving, self._leaving = self._leaving, []
         for left in leaving:
             if not left.done():
                 left.set_result(None)
+        self.fair.leave(ticket._place)
         if ticket.tenant is not None:
             self._tenants[ticket.tenant] -= 1
+            self._look_at_bound(ticket.tenant)
             if not self._tenants[ticket.tenant]:
                 del self._tenants[ticket.tenant]
 
     def _give_up(self, ask: _Ask[S]) -> None:
         if ask in self._waiting:
-            self._waiting.remove(ask)
+            self.fair.leave(self._waiting.pop(ask))
         if ask.granted.done():
             if not ask.granted.cancelled() and ask.granted.exception() is None:
                 ask.granted.result().leave()

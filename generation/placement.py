@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from admission.fair import Party
 from generation.adapters.files import adapter_path
 from generation.adapters.loading import Loadable
 from generation.adapters.registry import Registered, all_usable, still_usable, usable
@@ -156,10 +157,11 @@ class PooledRoutes:
             loadable = self._loadable(domain, found)
         if not view.tenant.contract.generation.fallback:
             places = places[:1]
+        party = Party(domain.tenant_id, domain.user_id, float(view.tenant.contract.weight))
         return Route(
             tuple(
                 Placed(
-                    _serving(deployment.generators[entry.name], domain.tenant_id, loadable),
+                    _serving(deployment.generators[entry.name], party, loadable),
                     entry.name,
                     entry.trust,
                     entry.context_length,
@@ -238,8 +240,8 @@ def _split(model: str | None, allowed: Sequence[Entry]) -> tuple[str | None, str
     return model, None
 
 
-def _serving(generator: Generator, tenant_id: str, adapter: Loadable | None = None) -> Generator:
-    return generator.serving(tenant_id, adapter) if isinstance(generator, Pool) else generator
+def _serving(generator: Generator, party: Party, adapter: Loadable | None = None) -> Generator:
+    return generator.serving(party, adapter) if isinstance(generator, Pool) else generator
 
 
 def _waived(generator: Generator) -> bool:

@@ -16,16 +16,18 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, nu
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
+from admission.fair import Party
+from admission.shares import Share
 from generation.endpoint import Endpoint
-from generation.generator import ModelIdentity, Piece, prompt_tokens
+from generation.generator import Finish, ModelIdentity, Piece, prompt_tokens
 from generation.isolation import Company, refusal_of
-from generation.lanes import Lanes, LaneTerms
+from generation.lanes import Lanes, LaneTerms, Ticket
 from generation.prompt import Prompt
 from generation.proof import NotIsolated
 from generation.quarantine import Quarantine
 from generation.replica import Adapter, Replica, Request
 from generation.serving import Serving
-from generation.tokens import load_counter
+from generation.tokens import estimate, load_counter
 from generation.wire import Interrupted
 from tenancy.errors import InvalidInput, StrongroomError, Unavailable
 
@@ -128,9 +130,9 @@ class Pool:
         """By the model's tokenizer file, or `tokens.estimate` where none is configured."""
         return self._counter.count(text)
 
-    def serving(self, tenant: str | None, adapter: Adapter | None = None) -> Serving:
-        """The pool's generator for one tenant (id), whose share of the pool is bounded, and with an adapter of its."""
-        return Serving(self, tenant, adapter)
+    def serving(self, who: Party | str | None, adapter: Adapter | None = None) -> Serving:
+        """The pool's generator for one user of a tenant, or a tenant (id), and with an adapter of its."""
+        return Serving(self, Party(who) if isinstance(who, str) else who, adapter)
 
     def adapted(self, adapter: Adapter) -> Serving:
         return self.serving(None, adapter)
@@ -143,7 +145,9 @@ class Pool:
             Request(prompt=prompt, salt=salt, request_id=request_id, max_tokens=max_tokens, deadline=deadline)
         )
 
-    async def stream(self, request: Request, tenant: str | None = None) -> AsyncGenerator[Piece, None]:
+    async def stream(self, request: Request, party: Party | None = None) -> AsyncGenerator[Piece, None]:
+        """On the account of `party`: its turn comes as it received less than others."""
+        tenant = None if party is None else party.tenant
         if self.salted and not request.salt.strip():
             raise InvalidInput("a generation without a KV salt is never sent", item=request.request_id)
         self._require_apart(tenant)
@@ -156,7 +160,7 @@ class Pool:
         while True:
             self._quarantine.require_free(digest, request.request_id)
             try:
-                async with aclosing(self._attempt(request, digest, tokens, tenant, tried)) as pieces:
+                async with aclosing(self._attempt(request, digest, tokens, party, tried)) as pieces:
                     async for piece in pieces:
                         yield piece
                 return
@@ -172,13 +176,15 @@ class Pool:
             await asyncio.sleep(min(random.uniform(*_PAUSE_SECONDS), max(0.0, request.deadline - time.monotonic())))  # noqa: S311 (jitter)
 
     async def _attempt(
-        self, request: Request, digest: bytes, tokens: int, tenant: str | None, tried: list[Replica]
+        self, request: Request, digest: bytes, tokens: int, party: Party | None, tried: list[Replica]
     ) -> AsyncGenerator[Piece, None]:
         """One attempt at one replica, which is added to `tried`."""
         async with AsyncExitStack() as alone:
             if self._quarantine.suspected(digest):
                 await alone.enter_async_context(self._quarantine.alone(request.deadline))
-            ticket = await self._lanes.enter(tokens, tenant=tenant, avoid=tried, deadline=request.deadline)
+            asked = time.monotonic()
+            ticket = await self._lanes.enter(tokens, party=party, avoid=tried, deadline=request.deadline)
+            waited = time.monotonic() - asked
             replica = ticket.seat
             tried.append(replica)
             attempt = replica.attempt(trial=ticket.trial)
@@ -187,8 +193,10 @@ class Pool:
                     async for piece in pieces:
                         ticket.begun()
                         await alone.aclose()
-                        yield piece
+                        _charge(ticket, piece)
+                        yield replace(piece, waited_s=waited) if isinstance(piece, Finish) else piece
             except Unavailable as failure:
+                ticket.refund()
                 _log.warning("an attempt failed at the replica %s of %s: %s", replica.name, self.name, failure.reason)
                 if failure.told is None:
                     failure.item = request.request_id  # an asker reads it: never a server's address
@@ -209,6 +217,15 @@ class Pool:
         if replica not in self.replicas:
             self.replicas = (*self.replicas, replica)
         self._lanes.wake()
+
+    @property
+    def load(self) -> tuple[int, int]:
+        """Requests that wait for a replica, and those at one."""
+        return self._lanes.waiting, sum(replica.load.requests for replica in self.replicas)
+
+    def take_shares(self) -> dict[str, Share]:
+        """Service received and due by tenant id, since this was called last."""
+        return self._lanes.fair.shares.take()
 
     @property
     def available(self) -> bool:
@@ -356,6 +373,15 @@ class Pool:
 
     def _next_look(self) -> float:
         return self.terms.health_s * random.uniform(*_HEALTH_JITTER)  # noqa: S311 (jitter)
+
+
+def _charge(ticket: Ticket[Replica], piece: Piece) -> None:
+    """What the engine did so far: an estimate while it writes, its own count in the end."""
+    if isinstance(piece, Finish):
+        usage = piece.usage
+        ticket.settle(max(0, usage.input - usage.cached_input), usage.output)
+    else:
+        ticket.wrote(estimate(piece.text))
 
 
 async def _fault(replica: Replica) -> StrongroomError | None:

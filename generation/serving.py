@@ -1,4 +1,4 @@
-"""A pool as it serves one tenant."""
+"""A pool as it serves one user of a tenant."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from admission.fair import Party
 from generation.generator import ModelIdentity, Piece
 from generation.prompt import Prompt
 from generation.replica import Adapter, Request
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A pool's generator for one tenant, perhaps with an adapter. It holds nothing: closing it closes no pool."""
+    """A pool's generator for one party, perhaps with an adapter. It holds nothing: closing it closes no pool."""
 
     pool: Pool
-    tenant: str | None = None
+    party: Party | None = None
     adapter: Adapter | None = None
 
     @property
@@ -45,7 +46,7 @@ class Serving:
             deadline=deadline,
             adapter=self.adapter,
         )
-        return self.pool.stream(request, self.tenant)
+        return self.pool.stream(request, self.party)
 
     async def aclose(self) -> None:
         return None

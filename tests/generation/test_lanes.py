@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from admission.fair import Party
 from generation.lanes import Lanes, LaneTerms, Load, Ticket
 from tenancy.errors import Unavailable
 from tests.generation.prompts import soon
@@ -42,7 +43,7 @@ class Room:
     async def ask(self, tokens: int, tenant: str | None = None, **options: Any) -> asyncio.Task[Ticket[Seat]]:
         """A request, which has been seated or waits when this returns."""
         deadline = options.pop("deadline", soon())
-        task = asyncio.create_task(self.lanes.enter(tokens, tenant=tenant, deadline=deadline, **options))
+        task = asyncio.create_task(self.lanes.enter(tokens, party=Party(tenant or ""), deadline=deadline, **options))
         await settle()
         return task
 

@@ -128,10 +128,11 @@ class Removal:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Embedded:
-    """A draft with its vectors (chunks, dimension)."""
+    """A draft with its vectors (chunks, dimension), and the tokens that the model read for them."""
 
     draft: Draft
     vectors: npt.NDArray[np.float32]
+    tokens: int
 
 
 Prepared = Draft | Relist | Removal | Outcome
@@ -210,7 +211,12 @@ def embed(pipeline: Pipeline, prepared: Sequence[Prepared]) -> list[Writable]:
         return [failed(item.name, error) if isinstance(item, Draft) else item for item in prepared]
     ends = np.cumsum([len(draft.chunks) for draft in drafts])
     pieces = iter(np.split(vectors, ends[:-1]))
-    return [Embedded(item, next(pieces)) if isinstance(item, Draft) else item for item in prepared]
+
+    def embedded(draft: Draft) -> Embedded:
+        tokens = sum(pipeline.embedder.token_count(piece.text) for piece in draft.chunks)
+        return Embedded(draft, next(pieces), tokens)
+
+    return [embedded(item) if isinstance(item, Draft) else item for item in prepared]
 
 
 def write(tenant: TenantHandle, pipeline: Pipeline, writables: Sequence[Writable]) -> list[Outcome]:
@@ -381,4 +387,4 @@ def _write_content(view: WriteView, item: Embedded, present: Stored | None, mode
         access = draft.wanted.over(present.access)
         documents.replace(view, present.id, draft.name, content, draft.origin, access, now)
     status = Status.ADDED if present is None else Status.UPDATED
-    return Outcome(draft.name, status, len(draft.chunks), warnings)
+    return Outcome(draft.name, status, len(draft.chunks), warnings, tokens=item.tokens)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -23,13 +23,17 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`document` is the name; `chunks` and `warnings` are of what was written; `error` is set for `FAILED` alone."""
+    """`document` is the name; `chunks` and `warnings` are of what was written; `error` is set for `FAILED` alone.
+
+    `tokens` are those that the embedding model read.
+    """
 
     document: str
     status: Status
     chunks: int = 0
     warnings: tuple[str, ...] = ()
     error: StrongroomError | None = None
+    tokens: int = field(default=0, compare=False)
 
     @property
     def reason(self) -> str | None:

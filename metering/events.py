@@ -17,8 +17,12 @@ from tenancy.billing import Basis
 from tenancy.errors import Corrupt
 
 UNATTRIBUTED: Final = "unattributed"
+INGESTION: Final = "ingestion"
+"""The feature of documents that come in."""
 CORRECT: Final = "usage.correct"
 """The action of the record that is a correction."""
+
+_INGESTING: Final = frozenset({"document.put", "ingest"})
 
 
 class UsageEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +80,7 @@ def usage_of(event: Event) -> Iterator[UsageEvent]:
     cost = event.cost
     if cost is None:
         return
-    feature = event.detail.get("feature") or UNATTRIBUTED
+    feature = event.detail.get("feature") or (INGESTION if event.action in _INGESTING else UNATTRIBUTED)
     for number, (hop, milliseconds) in enumerate(cost.hops):
         use = cost.metered[number] if number < len(cost.metered) else Metered()
         served = use.computed if use.served is None else use.served

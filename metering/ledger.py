@@ -66,20 +66,22 @@ class UsageLedger:
         Raises `AuditUnavailable` where records that wait cannot be written.
         """
         self.log.flush()
-        booked = 0
+        booked, start = 0, self.place().next
+        # What was pruned before there was a ledger is not missing in it.
+        beginning = start == 0
         while True:
-            start = self.place().next
             with self.log.database.reading() as connection:
                 found = connection.execute(_RECORDS, {"start": start}).all()
             if not found:
                 return booked
-            missed = sum(not row.payload for row in found)
+            missed = 0 if beginning else sum(not row.payload for row in found)
             said = [one for row in found if _speaks(row.payload) for one in usage_of(decode(row.payload))]
             with self.database.writing() as connection:
                 if _place(connection).next == start:
                     booked += self._book(connection, said)
                     moved = {"next": found[-1].seq + 1, "missed": position.c.missed + missed}
                     connection.execute(update(position).values(moved))
+            start = self.place().next
 
     def book(self, said: Iterable[UsageEvent]) -> int:
         """Book events that were delivered; those that stand here already are left. Returns how many were new."""

@@ -41,6 +41,7 @@ usage = Table(
     Column("corrects", Text, nullable=False),
 )
 Index("usage_by_time", usage.c.at)
+Index("usage_by_record", usage.c.seq, usage.c.id)
 partial_index("usage_by_corrected", usage.c.corrects, where=usage.c.corrects != "")
 
 # How far the log has been booked: the number of the next record. `missed` records were pruned before they were read,

@@ -7,9 +7,9 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, func, literal, select
+from sqlalchemy import ColumnElement, func, literal, select, tuple_
 
-from metering.events import month_of
+from metering.events import UsageEvent, month_of
 from metering.ledger import UsageLedger
 from metering.tables import usage
 from tenancy.errors import InvalidInput
@@ -65,6 +65,19 @@ def report(
         for row in found
         if grouping or row.events or row.corrections
     ]
+
+
+def events_of(
+    ledger: UsageLedger, *, since: float | None = None, until: float | None = None, after: str = "", limit: int = 100
+) -> list[UsageEvent]:
+    """Up to `limit` events of a window in the order of the log, behind the event `after`. Raises `NotFound`."""
+    conditions = _window(since, until)
+    if after:
+        last = ledger.event(after)
+        conditions.append(tuple_(usage.c.seq, usage.c.id) > tuple_(literal(last.seq), literal(last.id)))
+    query = select(usage).where(*conditions).order_by(usage.c.seq, usage.c.id).limit(limit)
+    with ledger.database.reading() as connection:
+        return [UsageEvent(**row._mapping) for row in connection.execute(query)]
 
 
 def spent(ledger: UsageLedger, month: str, *, user: str | None = None) -> int:

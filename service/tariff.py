@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 
-from metering.meter import Tariff
+from audit.trail import Trail
+from metering.meter import HopUse, Tariff
 from metering.prices import PriceSettings, read_book
 from tenancy.contract import Contract
 from tenancy.errors import InvalidInput
+from tenancy.tenant import TenantHandle
 
 
 def open_tariff(settings: PriceSettings) -> Tariff:
@@ -18,6 +22,19 @@ def open_tariff(settings: PriceSettings) -> Tariff:
     book = read_book(Path(settings.folder).expanduser() if settings.folder else packaged)
     book.at(settings.plan, time.time())
     return Tariff(book, settings.plan)
+
+
+@contextmanager
+def embedding(trail: Trail, tariff: Tariff, tenant: TenantHandle) -> Iterator[HopUse]:
+    """Meter what documents that come in cost, on record however the block ends. Raises `Unavailable` without a list."""
+    meter = tariff.meter(tenant.contract.usage)
+    trail.priced(meter.prices.id, meter.basis)
+    try:
+        with meter.hop("embed") as use:
+            yield use
+    finally:
+        trail.hop("embed", meter.hops[-1].milliseconds, meter.hops[-1].metered)
+        trail.note(microunits=meter.microunits)
 
 
 def require_plan(settings: PriceSettings, contract: Contract) -> None:

@@ -43,10 +43,16 @@ class Window:
         return {name: round(value) for name, value in given.items() if value is not None}
 
 
-def usage_report(log: AuditLog, tenant: str, by: tuple[str, ...], window: Window) -> dict[str, Any]:
-    """The rows of one tenant, complete as of the head of its log, and their total."""
+def caught_up(log: AuditLog) -> UsageLedger:
+    """The ledger beside a log, complete as of its head."""
     ledger = UsageLedger(log)
     ledger.catch_up()
+    return ledger
+
+
+def usage_report(log: AuditLog, tenant: str, by: tuple[str, ...], window: Window) -> dict[str, Any]:
+    """The rows of one tenant, complete as of the head of its log, and their total."""
+    ledger = caught_up(log)
     rows = report(ledger, tenant, by, since=window.since, until=window.until)
     total = {name: sum(int(row[name]) for row in rows) for name in COLUMNS}
     return {"group_by": list(by), "rows": rows, "total": total, "records": ledger.place().next}
@@ -60,8 +66,7 @@ def correct(log: AuditLog, trail: Trail, event_id: str, microunits: int, why: st
     """
     if not why or len(why) > MAX_WHY or not why.isprintable():
         raise InvalidInput(f"say why, in up to {MAX_WHY} characters", item="why")
-    ledger = UsageLedger(log)
-    ledger.catch_up()
+    ledger = caught_up(log)
     event = ledger.event(event_id)
     if event.corrects:
         raise InvalidInput("a correction is not corrected", item=event_id[:100], remedy="correct the event itself")
@@ -95,8 +100,7 @@ def against_engines(logs: Iterable[AuditLog], engines: Tokens, window: Window) -
     """
     own, estimated = Tokens(), Tokens()
     for log in logs:
-        ledger = UsageLedger(log)
-        ledger.catch_up()
+        ledger = caught_up(log)
         own += generation(ledger, window.since, window.until)
         estimated += generation(ledger, window.since, window.until, estimated=True)
     counts: Mapping[str, Tokens] = {

@@ -100,7 +100,9 @@ async def _load(
 ) -> None:
     from indexing.batch import ingest_paths
     from indexing.embedding import Embedders
+    from indexing.ingest import at_present
     from service.engines import build_engines
+    from service.tariff import embedding, open_tariff
     from service.wiring import ingestion, open_collections
 
     principal, request_id = control.authenticator.operator(tenant), secrets.token_hex(16)
@@ -108,8 +110,10 @@ async def _load(
     pipeline, collections = ingestion(embedders, engines), open_collections(control.settings, embedders, engines)
     counts: Counter[str] = Counter()
     changed: deque[Outcome] = deque()
+    tokens: Counter[str] = Counter()
 
     def written(outcomes: Sequence[Outcome]) -> None:
+        tokens["read"] += sum(outcome.tokens for outcome in outcomes)
         changed.extend(outcome for outcome in outcomes if outcome.status.value in _STAGES)
         # Durable already; from here on it is found at the tenant's engine as well.
         collections.settle(handle)
@@ -127,18 +131,22 @@ async def _load(
             exclude=not_documents,
             written=written,
         )
-        try:
-            for outcome in outcomes:
-                counts[outcome.status.value] += 1
-                if len(changed) >= _RECORDED:
-                    await _record(control, principal, request_id, [changed.popleft() for _ in range(_RECORDED)])
-                done(outcome)
-        finally:
-            # Ends the batch in flight, whose documents belong on record as well.
-            outcomes.close()
-            engines.close()
-            _note(trail, changed)
-            trail.note(detail=dict(counts))
+        with embedding(trail, open_tariff(control.settings.prices), handle) as use:
+            model = at_present(handle, pipeline).embedder.fingerprint
+            use.by(model.name, model.revision)
+            try:
+                for outcome in outcomes:
+                    counts[outcome.status.value] += 1
+                    if len(changed) >= _RECORDED:
+                        await _record(control, principal, request_id, [changed.popleft() for _ in range(_RECORDED)])
+                    done(outcome)
+            finally:
+                # Ends the batch in flight, whose documents belong on record as well.
+                outcomes.close()
+                engines.close()
+                use.used(tokens["read"])
+                _note(trail, changed)
+                trail.note(detail=dict(counts))
 
 
 async def _record(control: Control, principal: Principal, request_id: str, changed: Sequence[Outcome]) -> None:

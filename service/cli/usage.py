@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from service.cli.console import DEFAULT, Common, Tenant, audited, note, opened, print_json, show_record, show_table
+from service.cli.console import (
+    DEFAULT,
+    Common,
+    Tenant,
+    audited,
+    iso,
+    note,
+    opened,
+    print_json,
+    show_record,
+    show_table,
+)
 
 if TYPE_CHECKING:
     from audit.log import AuditLog
@@ -61,6 +72,47 @@ def report(
         note(f"{found['total']['microunits']} microunits in all, {found['total']['saved']} saved by remembered answers")
 
 
+@app.command(name="list")
+def show_events(
+    *,
+    tenant: Tenant,
+    since: str | None = None,
+    until: str | None = None,
+    limit: int = 100,
+    after: str = "",
+    common: Common = DEFAULT,
+) -> None:
+    """List the events themselves, a line a hop, in the order of the audit log.
+
+    Parameters
+    ----------
+    since: str
+        First moment (ISO 8601).
+    until: str
+        Moment after the last one.
+    limit: int
+        At most so many events.
+    after: str
+        The id of the event to go on behind.
+    """
+    from metering.usage import events_of
+    from service.usage import Window, caught_up
+
+    window = Window.of(since, until)
+    with opened(common) as control:
+        principal = control.authenticator.operator(tenant)
+        ledger = caught_up(control.logs.of(principal))
+        found = audited(
+            control,
+            principal,
+            "usage.query",
+            lambda _: events_of(ledger, since=window.since, until=window.until, after=after, limit=max(1, limit)),
+        )
+    rows = [{name: getattr(one, name) for name in one.__struct_fields__} | {"ts": iso(one.at)} for one in found]
+    brief = ("id", "ts", "hop", "feature", "model", "served_input", "served_output", "microunits", "saved", "corrects")
+    show_table(common, rows, brief)
+
+
 @app.command
 def correct(
     event: Annotated[str, Parameter(help="The id of the event, out of the ledger.")],
@@ -80,7 +132,7 @@ def correct(
     why: str
         The reason, for the record: no text of documents or questions.
     """
-    from metering.ledger import UsageLedger
+    from service.usage import caught_up
     from service.usage import correct as put_on_record
 
     with opened(common) as control:
@@ -89,9 +141,7 @@ def correct(
         about = audited(
             control, principal, "usage.correct", lambda trail: put_on_record(log, trail, event, microunits, why)
         )
-        ledger = UsageLedger(log)
-        ledger.catch_up()
-        charged = ledger.charged(event)
+        charged = caught_up(log).charged(event)
     show_record(common, {"event": about.id, "hop": about.hop, "before": charged - microunits, "now": charged})
 
 

@@ -16,7 +16,7 @@ from litestar.params import Body, FromQuery, JSONBody
 
 from audit.record import Resource
 from indexing.documents import change_access, delete_document, list_documents, show_document
-from indexing.ingest import Source, put_document
+from indexing.ingest import Source, at_present, put_document
 from indexing.outcome import Outcome
 from service.auth import QUERY, principal_of
 from service.bodies import AccessBody, DocumentBody
@@ -24,6 +24,7 @@ from service.openapi import PROBLEMS
 from service.operation import operation
 from service.problems import Malformed
 from service.selection import label_summary
+from service.tariff import embedding
 from service.wiring import Services
 from tenancy.acl import AccessList
 from tenancy.errors import InvalidInput, NotFound
@@ -170,7 +171,11 @@ def _writing(services: Services) -> list[HTTPRouteHandler]:
 
             async with services.loading.turn(principal.tenant_id) as workers:
                 tenant = await workers.run(control.tenants.open, principal)
-                outcomes = await workers.run(put_document, tenant, services.pipeline, source)
+                with embedding(trail, services.path.tariff, tenant) as use:
+                    model = (await workers.run(at_present, tenant, services.pipeline)).embedder.fingerprint
+                    use.by(model.name, model.revision)
+                    outcomes = await workers.run(put_document, tenant, services.pipeline, source)
+                    use.used(sum(outcome.tokens for outcome in outcomes))
                 trail.note(detail={"outcomes": len(outcomes), "status": outcomes[0].status.value if outcomes else None})
                 await services.settle(tenant)
         return PutResponse([_outcome(outcome) for outcome in outcomes])

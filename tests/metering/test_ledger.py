@@ -19,7 +19,7 @@ from metering.ledger import UsageLedger
 from metering.prices import Basis
 from metering.reconcile import Tokens, engine_totals, generation, reconcile
 from metering.tables import usage
-from metering.usage import csv_lines, grouped, report, spent
+from metering.usage import csv_lines, events_of, grouped, report, spent
 from tenancy.errors import InvalidInput
 from tests.metering.traffic import PRICES, Day, a_day
 
@@ -63,6 +63,7 @@ def test_a_months_report_is_an_independent_sum_to_the_microunit(
     assert generation(ledger, estimated=True).prompt > 0
 
 
+@pytest.mark.both_storages
 def test_delivered_four_times_in_any_order_counts_once(ledger: UsageLedger, write: Write) -> None:
     day = a_day(40, "actual")
     write(day)
@@ -126,9 +127,15 @@ def test_reconciliation_names_a_row_that_is_not_as_the_log_says(
 
 
 def test_records_that_were_pruned_before_they_were_booked_are_told(ledger: UsageLedger, write: Write) -> None:
-    write(a_day(4, "actual"))
+    day, later = a_day(4, "actual"), a_day(4, "actual", seed=8)
+    write(day)
     with ledger.log.database.writing() as connection:
         connection.execute(update(events).where(events.c.seq == 0).values(payload=b""))
+    # There was no ledger yet that could miss it.
+    assert reconcile(ledger).agrees
+    write(later)
+    with ledger.log.database.writing() as connection:
+        connection.execute(update(events).where(events.c.seq == len(day.drafts)).values(payload=b""))
     ledger.catch_up()
     assert ledger.place().missed == 1
     assert not reconcile(ledger).agrees
@@ -155,6 +162,18 @@ def test_a_window_takes_its_beginning_and_not_its_end(ledger: UsageLedger, write
     (whole,) = report(ledger, "acme", ())
     assert sum(row["microunits"] for row in (*before, *after)) == whole["microunits"]
     assert report(ledger, "acme", (), since=last + 1) == []
+
+
+def test_events_are_listed_page_by_page_in_the_order_of_the_log(ledger: UsageLedger, write: Write) -> None:
+    day = a_day(6, "actual")
+    write(day)
+    ledger.catch_up()
+    listed: list[UsageEvent] = []
+    while page := events_of(ledger, after=listed[-1].id if listed else "", limit=5):
+        listed += page
+    assert [one.seq for one in listed] == sorted(one.seq for one in listed)
+    assert len({one.id for one in listed}) == len(listed) == day.hops
+    assert sum(one.microunits for one in listed) == day.microunits
 
 
 def test_groups_that_there_are_not_are_refused() -> None:

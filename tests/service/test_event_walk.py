@@ -129,6 +129,7 @@ STEPS: Sequence[Step] = (
         "usage.correct", "usage", "correct", "none.0.embed", *T, "--microunits", "1", "--why", "x",
         outcome="refused", code=1,
     ),
+    does("usage.query", "usage", "list", *T),
     reads("usage", "reconcile", *T),
     does("cache.invalidate", "cache", "invalidate", *T, "--all"),
     does("template.add", "template", "add", "plain", "{folder}/template.txt", *T),

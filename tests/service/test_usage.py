@@ -14,6 +14,7 @@ import pytest
 import service.retention
 from metering.ledger import UsageLedger
 from metering.reconcile import reconcile
+from service.cli import run
 from service.log_care import LogCare
 from service.retention import prune_log
 from service.usage import correct
@@ -77,7 +78,8 @@ def used(house: House, query: str = "", role: Role = Role.AUDITOR, tenant: str =
 
 
 def by_hop(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {row["hop"]: row for row in found["rows"]}
+    """Rows by hop, but for documents that came in, which have a feature of their own."""
+    return {row["hop"]: row for row in found["rows"] if row.get("feature") != "ingestion"}
 
 
 def test_a_question_is_booked_hop_by_hop_and_its_repetition_says_what_it_saved(house: House) -> None:
@@ -85,8 +87,8 @@ def test_a_question_is_booked_hop_by_hop_and_its_repetition_says_what_it_saved(h
     tokens = first["usage"]
     hops = by_hop(used(house, "?group_by=hop,feature"))
     assert {row["feature"] for row in hops.values()} == {"help"}
-    generated = 1_000 + 10 * tokens["input"] + 20 * tokens["output"]
-    assert tokens["output"] > 0
+    generated = 1_000 + 10 * tokens["input_tokens"] + 20 * tokens["output_tokens"]
+    assert tokens["output_tokens"] > 0
     assert hops["generate"]["microunits"] == generated
     assert hops["generate"]["tokens_computed"] == hops["generate"]["tokens_served"] > 0
     assert (hops["retrieve"]["microunits"], hops["cache"]["saved"]) == (70, 0)
@@ -94,11 +96,11 @@ def test_a_question_is_booked_hop_by_hop_and_its_repetition_says_what_it_saved(h
 
     again = asked(house)
     assert again["cache"]["status"] == "hit"
-    after = by_hop(used(house, "?group_by=hop"))
+    after = by_hop(used(house, "?group_by=hop,feature"))
     for hop in ("generate", "retrieve", "embed"):
         assert after[hop]["microunits"] == hops[hop]["microunits"], hop
     assert after["cache"]["tokens_computed"] == 0
-    assert after["cache"]["tokens_served"] == tokens["input"] + tokens["output"]
+    assert after["cache"]["tokens_served"] == tokens["input_tokens"] + tokens["output_tokens"]
     assert after["cache"]["saved"] == generated
     assert after["cache"]["microunits"] == 3 * after["cache"]["events"]
     assert reconcile(ledger_of(house)).agrees
@@ -112,12 +114,12 @@ def test_logical_tokens_charge_what_was_served_from_memory_too(house: House) -> 
     row = by_hop(used(house, "?group_by=hop,basis"))["cache"]
     assert row["basis"] == "logical"
     # Two looks into the cache, before and after it was on record, and the answer's tokens.
-    assert row["microunits"] - before == 3 * 2 + (tokens["output"] * 500_000 + 500_000) // 1_000_000
+    assert row["microunits"] - before == 3 * 2 + (tokens["output_tokens"] * 500_000 + 500_000) // 1_000_000
 
 
 def test_a_question_without_a_feature_is_unattributed_or_refused_by_contract(house: House) -> None:
     asked(house, feature=None)
-    assert {row["feature"] for row in used(house, "?group_by=feature")["rows"]} == {"unattributed"}
+    assert {row["feature"] for row in used(house, "?group_by=feature")["rows"]} == {"unattributed", "ingestion"}
     house.services.control.tenants.set_contract("acme", Contract(usage=UsageTerms(feature="required")))
     key = house.key("acme", "ana")
     found = problem(house.post("/v1/answers", key, {"query": QUESTION["query"]}), 422, "invalid-input")
@@ -130,10 +132,20 @@ def test_usage_is_for_auditors_and_admins_of_the_tenant_itself(house: House) -> 
     for role in (Role.READER, Role.INGEST):
         problem(house.get("/v1/usage", house.key("acme", "boss", role)), 403, "forbidden")
     assert used(house, role=Role.ADMIN)["rows"] == used(house)["rows"] != []
-    assert used(house, tenant="globex")["rows"] == []
+    assert {row["feature"] for row in used(house, tenant="globex")["rows"]} == {"ingestion"}
     assert {row["tenant"] for row in used(house)["rows"]} == {"acme"}
     event = [one for one in house.events("acme") if one["action"] == "usage.query"][-1]
     assert event["detail"]["group_by"] == "tenant,feature,model,hop"
+
+
+def test_documents_that_come_in_are_booked_under_a_feature_of_their_own(house: House) -> None:
+    (row,) = used(house, "?group_by=feature,hop")["rows"]
+    assert (row["feature"], row["hop"], row["events"]) == ("ingestion", "embed", 1)
+    assert row["tokens_computed"] > 0
+    assert row["microunits"] == row["tokens_computed"]
+    house.put("acme", "notice.md", "The notice period is three months.", allow=["tenant"])
+    (again,) = used(house, "?group_by=feature,hop")["rows"]
+    assert (again["events"], again["tokens_computed"]) == (2, row["tokens_computed"])
 
 
 def test_csv_has_the_same_figures(house: House) -> None:
@@ -141,7 +153,7 @@ def test_csv_has_the_same_figures(house: House) -> None:
     response = house.get("/v1/usage?group_by=hop&format=csv", house.key("acme", "boss", Role.AUDITOR))
     assert response.headers["content-type"].startswith("text/csv")
     rows = {row["hop"]: int(row["microunits"]) for row in csv.DictReader(io.StringIO(response.text))}
-    assert rows == {hop: row["microunits"] for hop, row in by_hop(used(house, "?group_by=hop")).items()}
+    assert rows == {row["hop"]: row["microunits"] for row in used(house, "?group_by=hop")["rows"]}
 
 
 @pytest.mark.parametrize(
@@ -154,7 +166,7 @@ def test_what_cannot_be_asked_is_refused(house: House, query: str) -> None:
 
 def test_an_answer_that_was_refused_costs_nothing_and_one_that_failed_what_it_used(house: House) -> None:
     problem(house.post("/v1/answers", house.key("acme", "ana"), QUESTION | {"model": "other"}), 404, "not-found")
-    assert used(house)["rows"] == []
+    assert by_hop(used(house)) == {}
 
 
 def test_a_correction_is_another_event_and_never_gives_back_more_than_was_charged(house: House) -> None:
@@ -225,10 +237,13 @@ def test_the_commands_report_and_reconcile(command: Commands, folder: Path) -> N
     command("tenant", "create", "acme")
     command("key", "create", "--tenant", "acme", "--user", "ana")
     (folder / "notice.md").write_text("The notice period is three months.")
-    command("ingest", folder / "notice.md", "--tenant", "acme", "--allow", "tenant")
+    assert run(["ingest", str(folder / "notice.md"), "--tenant", "acme", "--allow", "tenant"]) == 0
     command("ask", QUESTION["query"], "--tenant", "acme", "--user", "ana")
     found = command("usage", "report", "--tenant", "acme", "--group-by", "hop")
     assert {row["hop"] for row in found["rows"]} >= {"cache", "embed", "retrieve", "generate"}
+    listed = command("usage", "list", "--tenant", "acme")
+    assert listed[0]["feature"] == "ingestion"
+    assert sum(row["computed_input"] for row in listed) == found["total"]["computed_input"] > 0
     before, after = folder / "before.prom", folder / "after.prom"
     counters = "sglang:prompt_tokens_total 10.0\nsglang:generation_tokens_total {written}.0\n"
     before.write_text(counters.format(written=5))

@@ -1,0 +1,86 @@
+"""What the path of a question puts on record of its hops, also where it is given up."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from contextlib import aclosing
+from dataclasses import replace
+
+import pytest
+
+from generation.extractive import ExtractiveGenerator
+from metering.events import UsageEvent
+from metering.ledger import UsageLedger
+from metering.meter import Tariff
+from metering.prices import Price, PriceBook, PriceList
+from metering.reconcile import reconcile
+from metering.usage import events_of
+from retrieval.answer import answer
+from retrieval.question import Delta, Question
+from tenancy.control import Tenants
+from tenancy.errors import Unavailable
+from tests.support.path import Path, open_path
+from tests.support.people import Company
+
+QUESTION = "How long is the notice period?"
+TEXT = "The notice period is three months. The notice period of a trial is two weeks."
+
+
+def booked(path: Path, acme: Company) -> list[UsageEvent]:
+    ledger = UsageLedger(path.logs.of(acme.principal("ana")))
+    ledger.catch_up()
+    found = events_of(ledger, limit=1_000)
+    assert reconcile(ledger).agrees
+    return found
+
+
+def test_a_stream_that_its_asker_leaves_is_charged_with_what_was_produced(tenants: Tenants, acme: Company) -> None:
+    async def leave(path: Path) -> int:
+        question = Question(QUESTION, secrets.token_hex(16))
+        async with aclosing(answer(path.path, acme.principal("ana"), question)) as events:
+            async for event in events:
+                if isinstance(event, Delta):
+                    return ExtractiveGenerator().count(event.text)
+        raise AssertionError
+
+    with open_path(tenants) as path:
+        path.put(acme.handle, "notice.md", TEXT, "tenant")
+        produced = asyncio.run(leave(path))
+        (generated,) = [one for one in booked(path, acme) if one.hop == "generate"]
+        assert generated.estimated
+        assert 0 < produced <= generated.computed_output
+        whole = path.ask(acme.principal("ana"), QUESTION, cache="bypass").usage
+        assert generated.computed_output <= whole.output
+        last = [one for one in booked(path, acme) if one.hop == "generate"][-1]
+        assert not last.estimated
+        assert (last.served_input, last.computed_output) == (whole.input, whole.output)
+
+
+def test_models_and_versions_are_named(tenants: Tenants, acme: Company) -> None:
+    with open_path(tenants) as path:
+        path.put(acme.handle, "notice.md", TEXT, "tenant")
+        answered = path.ask(acme.principal("ana"), QUESTION, feature="help")
+        found = {one.hop: one for one in booked(path, acme)}
+        fingerprint = path.embedder.fingerprint
+        assert (found["embed"].model, found["embed"].version) == (fingerprint.name, fingerprint.revision)
+        assert found["generate"].model == answered.model
+        assert found["retrieve"].model == "faiss"
+        assert {one.feature for one in found.values()} == {"help"}
+        ana = acme.principal("ana")
+        assert {one.user for one in found.values()} == {path.logs.of(ana).subjects.ref(ana.user_id)}
+
+
+def test_a_plan_that_is_not_in_force_answers_nobody_rather_than_for_free(tenants: Tenants, acme: Company) -> None:
+    with open_path(tenants) as path:
+        path.put(acme.handle, "notice.md", TEXT, "tenant")
+        lists = PriceBook([PriceList(plan="p", revision="1", hops={"cache": Price(call=2)})])
+        good, path.path = path.path, replace(path.path, tariff=Tariff(lists, "q"))
+        with pytest.raises(Unavailable):
+            path.ask(acme.principal("ana"), QUESTION)
+        assert booked(path, acme) == []
+        path.path = replace(good, tariff=Tariff(lists, "p"))
+        path.ask(acme.principal("ana"), QUESTION)
+        assert sum(one.microunits for one in booked(path, acme)) == 2 * len(
+            [one for one in booked(path, acme) if one.hop == "cache"]
+        )

@@ -132,9 +132,9 @@ async def _load(
             written=written,
         )
         with embedding(trail, open_tariff(control.settings.prices), handle) as use:
-            model = at_present(handle, pipeline).embedder.fingerprint
-            use.by(model.name, model.revision)
             try:
+                model = at_present(handle, pipeline).embedder.fingerprint
+                use.by(model.name, model.revision)
                 for outcome in outcomes:
                     counts[outcome.status.value] += 1
                     if len(changed) >= _RECORDED:

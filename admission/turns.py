@@ -1,0 +1,112 @@
+"""Places at something that many share and that is not a generator: threads that embed, threads that search.
+
+Service is the time that a place was held, charged when it is known; who received least is served next
+(`admission.fair`). Batch work leaves one place free, so that a question never waits for a bulk job to end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+from admission.fair import FairQueue, Party, Place
+from tenancy.errors import InvalidInput, Unavailable
+
+_MICROSECONDS: Final = 1_000_000
+_WEIGHT_OF_LAST: Final = 8
+"""The expected time of a turn moves by one eighth towards that of each."""
+
+_Granted = asyncio.Future[None]
+
+
+class Turns:
+    """`places` are held at one time, `queue` requests wait, and a client that waited for `patience_s` is overtaken by
+    no newcomer. For one event loop.
+    """
+
+    def __init__(
+        self,
+        places: int,
+        queue: int = 256,
+        *,
+        patience_s: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if places < 1 or queue < 0:
+            raise InvalidInput("turns need at least one place and no negative queue", item="turns")
+        self._places = places
+        self._queue = queue
+        self._clock = clock
+        self._fair: FairQueue[_Granted] = FairQueue(patience_s=patience_s, clock=clock)
+        self._batch = 0
+        self._expected = 1_000
+
+    @property
+    def waiting(self) -> int:
+        return len(self._fair)
+
+    @property
+    def held(self) -> int:
+        return self._fair.running
+
+    @asynccontextmanager
+    async def turn(self, party: Party, *, deadline: float | None = None) -> AsyncIterator[None]:
+        """A place for the block. `deadline` is an instant of `time.monotonic()`.
+
+        Raises `Unavailable` where the deadline passes, or too many wait and no client has more of them than this one's.
+        """
+        granted: _Granted = asyncio.get_running_loop().create_future()
+        place = self._fair.enter(granted, party, self._expected)
+        self._wake()
+        self._turn_away()
+        try:
+            async with asyncio.timeout(None if deadline is None else max(0.0, deadline - time.monotonic())):
+                await granted
+        except TimeoutError:
+            self._leave(place)
+            raise _busy("its turn did not come before the request's deadline") from None
+        except BaseException:
+            self._leave(place)
+            raise
+        began = self._clock()
+        try:
+            yield
+        finally:
+            took = round((self._clock() - began) * _MICROSECONDS)
+            self._expected += (took - self._expected) // _WEIGHT_OF_LAST
+            self._fair.used(place, took, 0)
+            self._leave(place)
+
+    def _wake(self) -> None:
+        while self.held < self._places and (place := self._next()) is not None:
+            if place.item.done():
+                self._fair.leave(place)
+                continue
+            self._fair.begin(place)
+            self._batch += place.party.work == "batch"
+            place.item.set_result(None)
+
+    def _next(self) -> Place[_Granted] | None:
+        full = self._batch >= max(1, self._places - 1)
+        return next((place for place in self._fair.heads() if not (full and place.party.work == "batch")), None)
+
+    def _turn_away(self) -> None:
+        while self.waiting > self._queue and (place := self._fair.last_of_longest()) is not None:
+            self._fair.leave(place)
+            if not place.item.done():
+                place.item.set_exception(_busy("its work queue is full"))
+
+    def _leave(self, place: Place[_Granted]) -> None:
+        if place.state == "running":
+            self._batch -= place.party.work == "batch"
+        self._fair.leave(place)
+        if place.item.done() and not place.item.cancelled():
+            place.item.exception()  # looked at: whoever was turned away and cancelled at once does not ask
+        self._wake()
+
+
+def _busy(why: str) -> Unavailable:
+    return Unavailable(f"the service is busy: {why}", item="workers", remedy="try again shortly")

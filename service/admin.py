@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from litestar import Litestar, Request, Response, Router, get
 from litestar.exceptions import HTTPException
+from litestar.params import FromPath
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from service import problems
@@ -37,7 +38,7 @@ def create_admin(services: Services, settings: AdminSettings) -> Edge:
         return Response(text, headers={"Content-Type": media_type})
 
     @get("/tenants/{tenant:str}/signals", summary="Figures of one tenant")
-    async def signals(tenant: str) -> TenantSignals:
+    async def signals(tenant: FromPath[str]) -> TenantSignals:
         record = await services.workers.run(services.control.tenants.show, tenant)
         return services.signals.report(record.id, record.name)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
+from service.cli.audit import Deleted, OneTenant
 from service.cli.console import (
     DEFAULT,
     Common,
@@ -33,14 +34,15 @@ _GROUPS = "tenant,feature,model,hop"
 @app.command
 def report(
     *,
-    tenant: Tenant,
+    tenant: OneTenant = None,
+    deleted: Deleted = None,
     since: str | None = None,
     until: str | None = None,
     group_by: str = _GROUPS,
     csv: Annotated[bool, Parameter(negative=())] = False,
     common: Common = DEFAULT,
 ) -> None:
-    """Show the sums of a tenant's usage by group.
+    """Show the sums of a tenant's usage by group, also of a deleted one.
 
     Parameters
     ----------
@@ -54,13 +56,15 @@ def report(
         CSV on standard output.
     """
     from metering.usage import csv_lines, grouped
+    from service.retention import one_log
     from service.usage import Window, usage_report
 
     window, by = Window.of(since, until), grouped(group_by)
     with opened(common) as control:
-        principal = control.authenticator.operator(tenant)
+        principal, log = one_log(control, tenant, system=False, deleted=deleted)
+        name = str(tenant or deleted)
         found: dict[str, Any] = audited(
-            control, principal, "usage.query", lambda _: usage_report(control.logs.of(principal), tenant, by, window)
+            control, principal, "usage.query", lambda _: usage_report(log, name, by, window)
         )
     if csv:
         sys.stdout.writelines(csv_lines(found["rows"], by))

@@ -17,12 +17,13 @@ from metering.reconcile import reconcile
 from service.cli import run
 from service.log_care import LogCare
 from service.retention import prune_log
-from service.usage import correct
+from service.usage import Window, correct, usage_report
 from tenancy.billing import UsageTerms
 from tenancy.contract import Contract
 from tenancy.errors import InvalidInput
 from tenancy.identity import Role
 from tests.service.house import House, problem
+from tests.service.test_deletion import delete
 from tests.service.test_pruning import Commands, command
 
 __all__ = ["command"]
@@ -231,6 +232,17 @@ def test_what_is_pruned_was_booked_before(house: House, monkeypatch: pytest.Monk
     again = reconcile(ledger_of(house))
     assert again.agrees
     assert again.kept > 0
+
+
+def test_a_deleted_tenant_can_still_be_billed(house: House) -> None:
+    asked(house)
+    control = house.services.control
+    before = [row["microunits"] for row in used(house)["rows"]]
+    tenant_id = control.tenants.show("acme").id
+    delete(house)
+    found = usage_report(control.logs.of_id(tenant_id), tenant_id, ("tenant", "feature", "model", "hop"), Window())
+    assert [row["microunits"] for row in found["rows"]] == before
+    assert {row["tenant"] for row in found["rows"]} == {tenant_id}
 
 
 def test_the_commands_report_and_reconcile(command: Commands, folder: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -106,6 +106,21 @@ class Turns:
         if place.item.done() and not place.item.cancelled():
             place.item.exception()  # looked at: whoever was turned away and cancelled at once does not ask
         self._wake()
+
+
+class Desks:
+    """The turns for work that needs a server, by the server's name: one that hangs holds up whoever needs it.
+
+    `shared` are those for all other work.
+    """
+
+    def __init__(self, shared: Turns, desks: Mapping[str, Turns] | None = None) -> None:
+        self.shared = shared
+        self._desks = dict(desks or {})
+
+    def of(self, name: str) -> Turns:
+        """The turns at the server `name`; the shared ones for a name without any."""
+        return self._desks.get(name, self.shared)
 
 
 def _busy(why: str) -> Unavailable:

@@ -23,7 +23,8 @@ from audit.record import decode
 from audit.tables import events
 from metering.events import CORRECT, UsageEvent, usage_of
 from metering.tables import USAGE_FILE, metadata, position, seed, usage
-from tenancy.errors import NotFound
+from tenancy.errors import Conflict, Corrupt, NotFound
+from tenancy.registry import FIRST, named
 from tenancy.types import among
 
 STEP: Final = 500
@@ -54,7 +55,8 @@ class UsageLedger:
 
     def __init__(self, log: AuditLog) -> None:
         self.log = log
-        self.database = log.files.database(USAGE_FILE, metadata, seed=seed)
+        self.generation = log.files.generation(USAGE_FILE)
+        self.database = log.files.database(named(USAGE_FILE, self.generation), metadata, seed=seed)
 
     def place(self) -> Place:
         with self.database.reading() as connection:
@@ -67,8 +69,8 @@ class UsageLedger:
         """
         self.log.flush()
         booked, start = 0, self.place().next
-        # What was pruned before there was a ledger is not missing in it.
-        beginning = start == 0
+        # What was pruned before there was a ledger is not missing in it; in one that was made again it is.
+        beginning = start == 0 and self.generation == FIRST
         while True:
             with self.log.database.reading() as connection:
                 found = connection.execute(_RECORDS, {"start": start}).all()
@@ -120,6 +122,20 @@ class UsageLedger:
             _logger.critical("usage ledger %s: %d events came again with other content", self.log.log_id, conflicts)
             connection.execute(update(position).values(conflicts=position.c.conflicts + conflicts))
         return len(fresh)
+
+
+def rebuilt(log: AuditLog) -> UsageLedger:
+    """Make a ledger that is lost again, from the log. What stood there of records that were pruned since stays lost,
+    and those are counted as missed. Raises `Conflict` where the ledger can be read.
+    """
+    try:
+        UsageLedger(log).place()
+    except Corrupt:
+        log.files.begin_anew(USAGE_FILE)
+        made = UsageLedger(log)
+        made.catch_up()
+        return made
+    raise Conflict("the usage ledger is not lost", item=log.log_id, remedy="see `strongroom usage reconcile`")
 
 
 def _speaks(payload: bytes) -> bool:

@@ -167,6 +167,14 @@ class AuditFiles:
                 self._databases[file] = found
             return found
 
+    def generation(self, file: str) -> int:
+        """Which file of this name is in use: each but the first follows one that was lost."""
+        return self._registry.generation(self.tenant_id, file) or FIRST
+
+    def begin_anew(self, file: str) -> None:
+        """Let another file take the place of one that is lost, from the next opening on."""
+        self._registry.make(self.tenant_id, file, self.generation(file) + 1)
+
     def ledger(self) -> ledger.Ledger:
         """What was withdrawn from the tenant; see `tenancy.ledger`."""
         return ledger.Ledger(

@@ -24,6 +24,7 @@ from service.cli.console import (
 
 if TYPE_CHECKING:
     from audit.log import AuditLog
+    from audit.trail import Trail
     from service.control import Control
 
 app = App(name="usage", help="What tenants used and what it cost; whether ledger, audit and engines agree.")
@@ -196,6 +197,25 @@ def reconcile(
         for name, tokens in found.get("generation", {}).items():
             print(f"{name}: {tokens['prompt']} read, {tokens['cached']} of them cached, {tokens['generated']} written")
     return DONE if all(row["agrees"] for row in rows) else FAILED
+
+
+@app.command
+def rebuild(*, tenant: Tenant, common: Common = DEFAULT) -> None:
+    """Make a ledger again whose file is lost, from the audit log. Rows of pruned records are lost with it."""
+    from dataclasses import asdict
+
+    from metering.ledger import rebuilt
+
+    def made(trail: Trail) -> dict[str, int]:
+        place = asdict(rebuilt(log).place())
+        trail.note(detail=dict(place))
+        return place
+
+    with opened(common) as control:
+        principal = control.authenticator.operator(tenant)
+        log = control.logs.of(principal)
+        found = audited(control, principal, "usage.rebuild", made)
+    show_record(common, found)
 
 
 def _logs(control: Control, tenant: str | None) -> list[tuple[str, AuditLog]]:

@@ -15,12 +15,13 @@ from audit.logs import AuditLogs
 from audit.record import decode
 from audit.tables import events
 from metering.events import UsageEvent, month_of, usage_of
-from metering.ledger import UsageLedger
+from metering.ledger import UsageLedger, rebuilt
 from metering.prices import Basis
 from metering.reconcile import Tokens, engine_totals, generation, reconcile
 from metering.tables import usage
 from metering.usage import csv_lines, events_of, grouped, report, spent
-from tenancy.errors import InvalidInput
+from tenancy.control import Tenants
+from tenancy.errors import Conflict, Corrupt, InvalidInput
 from tests.metering.traffic import PRICES, Day, a_day
 
 Write = Callable[[Day], None]
@@ -139,6 +140,32 @@ def test_records_that_were_pruned_before_they_were_booked_are_told(ledger: Usage
     ledger.catch_up()
     assert ledger.place().missed == 1
     assert not reconcile(ledger).agrees
+
+
+def test_a_lost_ledger_is_made_again_from_the_log_and_never_silently(
+    open_tenants: Callable[[], Tenants], write: Write, ledger: UsageLedger
+) -> None:
+    day = a_day(10, "actual")
+    write(day)
+    ledger.catch_up()
+    with pytest.raises(Conflict):
+        rebuilt(ledger.log)
+    with ledger.log.database.writing() as connection:
+        connection.execute(update(events).where(events.c.seq == len(day.drafts) - 1).values(payload=b""))
+    directory, log_id = ledger.log.files.directory, ledger.log.log_id
+    for path in directory.glob("usage.sqlite*"):
+        path.unlink()
+    logs = AuditLogs(open_tenants(), deadline_s=60.0)
+    try:
+        with pytest.raises(Corrupt):
+            UsageLedger(logs.of_id(log_id)).catch_up()
+        made = rebuilt(logs.of_id(log_id))
+        assert (made.place().next, made.place().missed) == (len(day.drafts), 1)
+        # The record that is gone said nothing that the one before it had not said.
+        assert 0 < spent(made, month_of(ledger.log.now())) <= day.microunits
+        assert UsageLedger(logs.of_id(log_id)).catch_up() == 0
+    finally:
+        logs.close()
 
 
 def test_rows_outlive_the_records_that_they_were_booked_from(ledger: UsageLedger, write: Write) -> None:

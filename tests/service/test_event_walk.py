@@ -130,6 +130,7 @@ STEPS: Sequence[Step] = (
         outcome="refused", code=1,
     ),
     does("usage.query", "usage", "list", *T),
+    does("usage.rebuild", "usage", "rebuild", *T, outcome="refused", code=1),
     reads("usage", "reconcile", *T),
     does("cache.invalidate", "cache", "invalidate", *T, "--all"),
     does("template.add", "template", "add", "plain", "{folder}/template.txt", *T),

@@ -9,9 +9,12 @@ time, where L is the largest prompt and M the most tokens in flight at one time.
 
 * Who begins to wait is lifted to the floor, and no higher than others that wait: time away earns no credit.
 * The floor is the least counter of those that wait, or of those in flight where none waits; it never falls.
-* Ageing: who was not served for `patience_s` while waiting lifts the floor to its own counter. Newcomers without end,
-  each lifted to the floor, would otherwise overtake for ever a client that stands a little above it. Since its counter
-  is one of those that wait, the bound is the same.
+* Ageing: who was not served for `patience_s` while waiting lifts the floor above its own counter. Newcomers without
+  end, each lifted to the floor, would otherwise overtake for ever a client that stands a little above it. Since its
+  counter is one of those that wait, the bound is the same.
+
+Of equal counters, which the lift makes, whoever was served longest ago is first: a newcomer waits for no turn of those
+who were just served.
 
 Pure data: no task, lock or thread. Use it from one thread.
 """
@@ -20,6 +23,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
@@ -57,7 +61,7 @@ class _Client:
     """A class, a tenant or a user: `counter` is its service over its weight, `floor` that of its children.
 
     `waiting` and `running` count the requests below it. Of its children, those `queued` could be served, those `flying`
-    are. `stamp` and `since` say when it began to wait or was last served.
+    are. `served` numbers its last service; `stamp` and `since` say when it began to wait or was last served.
     """
 
     name: str
@@ -67,6 +71,7 @@ class _Client:
     floor: float = 0.0
     waiting: int = 0
     running: int = 0
+    served: int = 0
     stamp: int = 0
     since: float = 0.0
     children: dict[str, _Client] = field(default_factory=dict)
@@ -175,7 +180,8 @@ class FairQueue(Generic[T]):
         for client in place._path:
             assert client.parent is not None
             self._raise_floor(client.parent)
-            client.stamp, client.since = next(self._numbers), self._clock()
+            client.served = client.stamp = next(self._numbers)
+            client.since = self._clock()
             client.running += 1
             client.parent.flying[client.name] = client
         self._root.running += 1
@@ -284,7 +290,7 @@ class FairQueue(Generic[T]):
         active = level.queued or level.flying
         least = min((client.counter for client in active.values()), default=level.floor)
         late = self._clock() - self.patience_s
-        aged = (client.counter for client in level.queued.values() if client.since <= late)
+        aged = (math.nextafter(client.counter, math.inf) for client in level.queued.values() if client.since <= late)
         level.floor = max([level.floor, least, *aged])
 
     def _take_out(self, place: Place[T]) -> None:
@@ -313,10 +319,10 @@ class FairQueue(Generic[T]):
                 del level.resting[oldest], level.children[oldest]
 
     def _heads(self, level: _Client) -> Iterator[Place[T]]:
-        order = [(client.counter, client.stamp, client) for client in level.queued.values()]
+        order = [(client.counter, client.served, client.stamp, client) for client in level.queued.values()]
         heapq.heapify(order)
         while order:
-            client = heapq.heappop(order)[2]
+            client = heapq.heappop(order)[3]
             user = self._users.get(client)
             if user is None:
                 yield from self._heads(client)

@@ -14,7 +14,7 @@ import pytest
 from admission import fair
 from tests.admission.traces import PATIENCE, Found, Run, Trace, newcomers, trace
 
-FAST, MANY = 150, 3_000
+FAST, MANY = 80, 3_000
 
 
 def served(traffic: Trace, module: Any = fair) -> Found:

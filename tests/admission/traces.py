@@ -141,6 +141,7 @@ class Account:
     service: float = 0.0
     waiting: int = 0
     running: int = 0
+    flew: int = -1
     began: int = 0
     since: int = 0
 
@@ -221,6 +222,8 @@ class Run:
         return True
 
     def _write(self) -> None:
+        for account in self.accounts.values():
+            account.flew = self.now if account.running else account.flew
         for request in tuple(self.running):
             request.done += 1
             for key in self._keys(request):
@@ -254,7 +257,7 @@ class Run:
                 if other[:-1] != key[:-1] or other == key or not account.waiting:
                     continue
                 late = mine.began > account.since + PATIENCE
-                self.found.overtaken += late and not mine.running and not account.running
+                self.found.overtaken += late and max(mine.flew, account.flew) < mine.began
 
     def _compare(self) -> None:
         """Note how far apart two clients of one level have moved since both wait."""

@@ -42,8 +42,8 @@ class Room:
 
     async def ask(self, tokens: int, tenant: str | None = None, **options: Any) -> asyncio.Task[Ticket[Seat]]:
         """A request, which has been seated or waits when this returns."""
-        deadline = options.pop("deadline", soon())
-        task = asyncio.create_task(self.lanes.enter(tokens, party=Party(tenant or ""), deadline=deadline, **options))
+        options.setdefault("party", Party(tenant or ""))
+        task = asyncio.create_task(self.lanes.enter(tokens, deadline=options.pop("deadline", soon()), **options))
         await settle()
         return task
 
@@ -231,6 +231,119 @@ def test_idle_is_when_the_last_request_left() -> None:
         await asyncio.wait_for(idle, 5)
 
     within(1, ask)
+
+
+async def _served(room: Room, held: Ticket[Seat], waiting: dict[str, asyncio.Task[Ticket[Seat]]]) -> list[str]:
+    """The order in which those that wait get the one slot, each leaving it at once."""
+    order: list[str] = []
+    while waiting:
+        held.leave()
+        await settle()
+        (name,) = [name for name, task in waiting.items() if task.done()]
+        order.append(name)
+        held = waiting.pop(name).result()
+        if name.startswith("known"):
+            held.begun()
+            held.settle(0, 1)
+        elif name.startswith("failed"):
+            held.refund()
+    held.leave()
+    return order
+
+
+def test_who_received_least_is_next_and_not_who_came_first() -> None:
+    async def ask(room: Room) -> None:
+        agent, ana = Party("acme", "agent"), Party("acme", "ana")
+        held = (await room.ask(SMALL, party=agent)).result()
+        waiting = {f"agent {number}": await room.ask(SMALL, party=agent) for number in range(3)}
+        waiting["ana"] = await room.ask(SMALL, party=ana)
+        waiting["globex"] = await room.ask(SMALL, party=Party("globex", "bo"))
+        assert await _served(room, held, waiting) == ["globex", "ana", "agent 0", "agent 1", "agent 2"]
+        assert room.empty()
+
+    within(1, ask, slots=1)
+
+
+@pytest.mark.parametrize("kind", ["known", "failed"])
+def test_what_the_engine_did_not_read_is_given_back(kind: str) -> None:
+    async def ask(room: Room) -> None:
+        held = (await room.ask(SMALL, "holder")).result()
+        names = [f"{tenant} {number}" for number in range(3) for tenant in (kind, "fresh")]
+        waiting = {name: await room.ask(BIG, name.split()[0]) for name in names}
+        found = await _served(room, held, waiting)
+        assert found.index(f"{kind} 2") < found.index("fresh 1"), "three that cost nothing before two that did"
+        assert room.empty()
+
+    within(1, ask, slots=1)
+
+
+def test_a_failure_after_the_first_token_gives_nothing_back() -> None:
+    async def ask(room: Room) -> None:
+        held = (await room.ask(BIG)).result()
+        held.begun()
+        held.wrote(7)
+        held.refund()
+        assert (held._place.read, held._place.written) == (BIG, 7)
+        held.leave()
+
+    within(1, ask)
+
+
+def test_where_too_many_wait_the_newest_of_the_tenant_with_most_gives_way() -> None:
+    async def ask(room: Room) -> None:
+        held = (await room.ask(SMALL, "crowd")).result()
+        crowd = [await room.ask(SMALL, "crowd") for _ in range(2)]
+        guest = await room.ask(SMALL, "guest")
+        with pytest.raises(Unavailable, match="too many"):
+            await crowd[1]
+        assert not guest.done()
+        assert not crowd[0].done()
+        held.leave()
+        await settle()
+        for task in (guest, crowd[0]):
+            (await task).leave()
+        assert room.empty()
+
+    within(1, ask, slots=1, queue=2)
+
+
+def test_small_prompts_pass_a_waiting_large_one_only_as_long_as_their_client_is_not_far_ahead() -> None:
+    async def ask(room: Room) -> None:
+        held = (await room.ask(BIG, "reader")).result()
+        large = await room.ask(BIG, "large")
+        passed = 0
+        while (small := await room.ask(900, "many")).done():
+            passed += 1
+            small.result().leave()
+            assert passed < 10
+        assert passed == 3, "900 tokens three times are over 2,000"
+        other = await room.ask(SMALL, "other")
+        assert other.done(), "who is not ahead passes"
+        other.result().leave()
+        held.leave()
+        await settle()
+        large.result().leave()
+        (await small).leave()
+        assert room.empty()
+
+    within(1, ask, slots=2, small_slots=1, lead=2_000)
+
+
+def test_batch_work_has_no_kept_slot_and_a_small_part_while_questions_wait() -> None:
+    async def ask(room: Room) -> None:
+        batch = Party("acme", "loader", work="batch")
+        held = (await room.ask(BIG, party=batch)).result()
+        second = await room.ask(SMALL, party=batch)
+        assert not second.done(), "the kept slot is for questions"
+        question = await room.ask(SMALL, "acme")
+        assert question.done()
+        question.result().leave()
+        held.leave()
+        await settle()
+        (await second).leave()
+        assert room.empty()
+
+    within(1, ask, slots=2, small_slots=1)
 
 
 @settings(max_examples=150, deadline=None)

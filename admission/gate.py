@@ -20,10 +20,10 @@ import msgspec
 
 from admission.counters import Ask, Counters, Crossing, Granted, Refused, Room, Use
 from admission.expected import ExpectedOutput
-from admission.lease import Lease, Price, finished
-from admission.limits import BOUNDS, Amounts, Draw, Limits, TenantLimits
+from admission.lease import Lease, Price, finished, refusal
+from admission.limits import Amounts, Draw, Limits, TenantLimits
 from admission.scopes import DEPLOYMENT, SHARED, key_scope, model_scope, tenant_scope, user_scope
-from tenancy.errors import InvalidInput, LimitExceeded
+from tenancy.errors import InvalidInput
 from tenancy.identity import Principal
 
 LEASE_S: Final = 30.0
@@ -33,7 +33,6 @@ NO_LIMITS: Final = Limits()
 ROOMS: ContextVar[list[Room] | None] = ContextVar("admission_rooms", default=None)
 """Where it is set, `admit` adds how far the caller's own limits are used; for the headers of an answer."""
 
-_WORDS: Final = {bound.name: bound.words for bound in BOUNDS}
 Number = TypeVar("Number", int, float)
 _log = logging.getLogger(__name__)
 
@@ -178,31 +177,6 @@ class Gate:
         if self._shared.deployment != NO_LIMITS:
             draws.append(Draw(DEPLOYMENT, self._shared.deployment))
         return draws
-
-
-def refusal(refused: Refused) -> LimitExceeded:
-    """A refusal as the error that its caller gets. Of a scope that tenants share it says nothing but that."""
-    scope, words = refused.scope, _WORDS.get(refused.bound, refused.bound)
-    if scope.kind in SHARED:
-        return LimitExceeded(
-            "the service is at a limit of its own",
-            scope=scope.kind,
-            retry_after=max(1.0, refused.retry_after),
-            remedy="try again later",
-        )
-    if refused.bound == "deadline":
-        return LimitExceeded(
-            f"the time of this {scope.kind} is over", scope=scope.kind, retry_after=refused.retry_after
-        )
-    return LimitExceeded(
-        f"the {scope.kind}'s limit of {refused.limit} {words} is reached",
-        scope=scope.kind,
-        bound=refused.bound,
-        limit=refused.limit,
-        used=refused.used,
-        retry_after=refused.retry_after,
-        remedy=None if refused.need <= refused.limit else f"this request alone needs {refused.need}; ask for less",
-    )
 
 
 def _tell_rooms(granted: Granted) -> None:

@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 from admission.counters import Counters, Crossing, Granted, Refused
-from admission.limits import NO_AMOUNTS, Amounts
-from tenancy.errors import Unavailable
+from admission.limits import BOUNDS, NO_AMOUNTS, Amounts
+from admission.scopes import SHARED
+from tenancy.errors import LimitExceeded, Unavailable
 
 STEP: Final = 256
 """Output tokens by which a lease is extended while an answer streams."""
@@ -20,6 +21,7 @@ AHEAD: Final = 32
 Price = Callable[[int, int], int]
 """Micro-units of so many input and output tokens."""
 T = TypeVar("T")
+_WORDS: Final = {bound.name: bound.words for bound in BOUNDS}
 
 
 class Lease:
@@ -58,17 +60,22 @@ class Lease:
         return self._settled
 
     @property
+    def stopped_by(self) -> str:
+        """The scope and the bound that refused more output, as in "user tokens_per_minute"; empty where none did."""
+        return "" if self.stopped is None else f"{self.stopped.scope.kind} {self.stopped.bound}"
+
+    @property
     def output(self) -> int:
         """Tokens produced, as far as they were reported."""
         return self._used.output
 
-    async def expect(self, input_tokens: int) -> Refused | None:
-        """The prompt is known: hold exactly its tokens. A refusal holds no more than before; give back is never one."""
+    async def expect(self, input_tokens: int) -> None:
+        """The prompt is known: hold exactly its tokens. Raises `LimitExceeded` where that is more than fits."""
         more = self._priced(input_tokens, self._held.output) - self._held
         refused = await self._counters.extend(self.id, more, self._used)
-        if refused is None:
-            self._held += more
-        return refused
+        if refused is not None:
+            raise refusal(refused)
+        self._held += more
 
     async def produced(self, input_tokens: int, output_tokens: int) -> bool:
         """Report the totals so far; whether more may be produced.
@@ -87,6 +94,11 @@ class Lease:
                 self._held += more
                 return True
         return output_tokens < self._held.output
+
+    def until(self, seconds: float) -> float:
+        """The instant (`time.monotonic()`) in so many `seconds`, or the request's deadline where that is earlier."""
+        instant = time.monotonic() + seconds
+        return instant if self.deadline is None else min(instant, self.deadline)
 
     async def renew(self) -> None:
         """A sign of life, with what was used so far."""
@@ -111,10 +123,13 @@ class Lease:
 
     async def leave(self) -> None:
         """End the request: what was reported is charged if nothing settled. Idempotent; a cancellation waits for it."""
+        await finished(self._end())
+
+    async def _end(self) -> None:
         if not self._settled:
-            used = self._used
-            await self.settle(used.input, used.output, used.money)
-        self.crossed += (await finished(self._counters.leave(self.id))).crossed
+            self._settled = True
+            self.crossed += (await self._counters.settle(self.id, self._used)).crossed
+        self.crossed += (await self._counters.leave(self.id)).crossed
 
     @asynccontextmanager
     async def in_time(self) -> AsyncIterator[None]:
@@ -130,6 +145,31 @@ class Lease:
 
     def _priced(self, input_tokens: int, output_tokens: int) -> Amounts:
         return Amounts(0, input_tokens, output_tokens, self._price(input_tokens, output_tokens))
+
+
+def refusal(refused: Refused) -> LimitExceeded:
+    """A refusal as the error that its caller gets. Of a scope that tenants share it says nothing but that."""
+    scope, words = refused.scope, _WORDS.get(refused.bound, refused.bound)
+    if scope.kind in SHARED:
+        return LimitExceeded(
+            "the service is at a limit of its own",
+            scope=scope.kind,
+            retry_after=max(1.0, refused.retry_after),
+            remedy="try again later",
+        )
+    if refused.bound == "deadline":
+        return LimitExceeded(
+            f"the time of this {scope.kind} is over", scope=scope.kind, retry_after=refused.retry_after
+        )
+    return LimitExceeded(
+        f"the {scope.kind}'s limit of {refused.limit} {words} is reached",
+        scope=scope.kind,
+        bound=refused.bound,
+        limit=refused.limit,
+        used=refused.used,
+        retry_after=refused.retry_after,
+        remedy=None if refused.need <= refused.limit else f"this request alone needs {refused.need}; ask for less",
+    )
 
 
 async def finished(work: Coroutine[Any, Any, T]) -> T:

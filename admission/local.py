@@ -8,11 +8,10 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Final
 
 from admission.counters import Ask, Crossing, Granted, Reaped, Refused, Room, Settled, Use
-from admission.limits import NO_AMOUNTS, WINDOW_S, Amounts, Budget, Draw, Limits, Span, bounds_of
+from admission.limits import NO_AMOUNTS, WINDOW_S, Amounts, Draw, Span, bounds_of
 from admission.scopes import DEPLOYMENT, Scope
 
 BUSY_RETRY_S: Final = 1.0
@@ -40,9 +39,7 @@ class _Rule:
     limit: int
 
 
-@lru_cache(maxsize=4_096)
-def _rules(limits: Limits, budget: Budget | None) -> tuple[_Rule, ...]:
-    draw = Draw(DEPLOYMENT, limits, budget)
+def _rules(draw: Draw) -> tuple[_Rule, ...]:
     return tuple(_Rule(bound.name, _INDEX[bound.measure], bound.span, limit) for bound, limit in bounds_of(draw))
 
 
@@ -299,7 +296,7 @@ def _refusal(
         if begins and draw.until is not None and draw.until <= now:
             found.append(Refused(draw.scope, "deadline", 0, 0, 0, float(WINDOW_S)))
             continue
-        for rule in _rules(draw.limits, draw.budget):
+        for rule in _rules(draw):
             needed = need[rule.index]
             if not needed and not begins:
                 continue
@@ -313,7 +310,7 @@ def _refusal(
 
 def _rooms(draws: Iterable[Draw], counts: Iterable[_Counts], now: float) -> Iterable[Room]:
     for draw, own in zip(draws, counts, strict=True):
-        for rule in _rules(draw.limits, draw.budget):
+        for rule in _rules(draw):
             yield Room(draw.scope, rule.name, rule.limit, own.used(rule), own.resets(rule, draw.until, now))
 
 

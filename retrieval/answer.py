@@ -17,10 +17,9 @@ from dataclasses import replace
 from cache.flight import Role as Flight
 from cache.flight import Turn
 from cache.lookup import Mode, Reach
-from retrieval import cached, shadow, steps
+from retrieval import cached, paying, shadow, steps
 from retrieval.outgoing import verdicts_on_record
 from retrieval.question import Answer, AnswerEvent, AnswerPath, Delta, Done, Question, Retrieved
-from tenancy.admission import Estimate
 from tenancy.identity import Principal, Role
 
 __all__ = ["AnswerPath", "Question", "answer", "retrieve"]
@@ -43,8 +42,8 @@ async def answer(path: AnswerPath, principal: Principal, question: Question) -> 
         tenant, plan = opened.tenant, opened.plan
         steps.note_plan(trail, plan, path.settings.revision)
         steps.require_feature(tenant, question)
-        async with path.admission.admit(principal, plan.estimate, tenant.contract) as lease:
-            meter = steps.priced(path, tenant, trail)
+        meter = steps.priced(path, tenant, trail)
+        async with paying.admitted(path, principal, opened, question, meter) as lease:
             asking = steps.Asking(
                 path, principal, tenant, opened.embedder, opened.engine, plan, question, trail, lease, meter
             )
@@ -88,7 +87,7 @@ async def answer(path: AnswerPath, principal: Principal, question: Question) -> 
                 stored = await cached.store(asking, asked, finished, passages, gathered.context, vector)
                 if stored:
                     turn.stored()
-            steps.settle(asking, finished)
+            await paying.settle(asking, finished)
             if finished.finish == "abstain":
                 yield Delta(finished.text)
             yield Done(replace(finished, cache=replace(finished.cache, stored=stored)))
@@ -104,12 +103,12 @@ async def retrieve(path: AnswerPath, principal: Principal, question: Question) -
         opened = await steps.opened(path, principal, question)
         tenant, plan = opened.tenant, opened.plan
         steps.note_plan(trail, plan, path.settings.revision)
-        async with path.admission.admit(principal, Estimate(plan.estimate.input_tokens, 0), tenant.contract) as lease:
-            meter = steps.priced(path, tenant, trail)
+        meter = steps.priced(path, tenant, trail)
+        async with paying.admitted(path, principal, opened, question, meter, generates=False) as lease:
             asking = steps.Asking(
                 path, principal, tenant, opened.embedder, opened.engine, plan, question, trail, lease, meter
             )
             passages, vector = await steps.passages(asking, await steps.embed(asking), plan.top_k)
             seq = await trail.intent()
-            lease.settle(vector.embedder.token_count(plan.query), 0)
+            await lease.settle(vector.embedder.token_count(plan.query), 0, meter.microunits)
             return Retrieved(passages.items, seq, question.request_id)

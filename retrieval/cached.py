@@ -7,7 +7,7 @@ from dataclasses import replace
 from audit.record import Policy, Resource
 from cache.lookup import Asked, Candidate, Hit, Miss
 from cache.store import Stored
-from retrieval import shadow, steps
+from retrieval import paying, shadow, steps
 from retrieval.context import Context
 from retrieval.outgoing import shown_citations
 from retrieval.question import Answer
@@ -85,7 +85,7 @@ async def replay(asking: steps.Asking, asked: Asked, hit: Hit | Miss) -> Answer 
         asking.trail.note(cache=miss_use(missed, asked))
         return missed
     served = _through_rails(asking, replayed(hit, asking.plan, seq, asking.question.request_id))
-    steps.settle(asking, served)
+    await paying.settle(asking, served)
     asking.trail.course.first()
     await shadow.count_hit(asking, asked, hit)
     return served

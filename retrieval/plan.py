@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from admission.gate import Estimate
 from cache.key import CompositeIdentity, RetrievalIdentity
 from cache.lookup import Mode
 from generation.budget import Count, Room, divide
@@ -23,7 +24,6 @@ from retrieval.followup import stand_alone
 from retrieval.fusion import FUSION_REVISION
 from retrieval.question import AnswerPath, Question
 from retrieval.search import SearchMode
-from tenancy.admission import Estimate
 from tenancy.contract import Mixing
 from tenancy.domain import PermissionDomain, permission_domain
 from tenancy.errors import InvalidInput

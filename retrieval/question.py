@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
 
+from admission.fair import Party
+from admission.gate import Gate
+from admission.turns import Desks, Turns
 from audit.trail import AuditTrail
 from cache.certificate.tally import Tally
 from cache.flight import Flights
@@ -22,10 +26,11 @@ from metering.meter import Tariff
 from retrieval.citations import Citation
 from retrieval.passage import Passage
 from retrieval.search import Collections, SearchMode
-from tenancy.admission import Admission
 from tenancy.contract import KvSharing, Mixing
 from tenancy.control import Tenants
 from tenancy.errors import Conflict
+from tenancy.identity import Principal
+from tenancy.tenant import TenantHandle
 from tenancy.workers import Lanes, Workers
 
 CacheMode = Literal["default", "bypass", "refresh"]
@@ -144,7 +149,10 @@ class PathSettings:
 
 @dataclass(frozen=True, slots=True)
 class AnswerPath:
-    """The services along the path. What may have to wait for a server engine runs on the engine's lane."""
+    """The services along the path. What may have to wait for a server engine runs on the engine's lane.
+
+    Embedding and search wait for their turn at `desks`, before they take a thread.
+    """
 
     tenants: Tenants
     workers: Workers
@@ -155,12 +163,20 @@ class AnswerPath:
     templates: Templates
     cache: CacheStore
     trail: AuditTrail
-    admission: Admission
+    admission: Gate
     settings: PathSettings = PathSettings()
     ladder: Ladder = field(default_factory=Ladder)
     tariff: Tariff = field(default_factory=Tariff)
     flights: Flights = field(default_factory=Flights)
     tally: Tally = field(default_factory=Tally)
+    desks: Desks = field(default_factory=lambda: Desks(Turns(8)))
+
+    def turn(
+        self, principal: Principal, tenant: TenantHandle, engine: str | None = None
+    ) -> AbstractAsyncContextManager[None]:
+        """The user's turn at the threads that embed and search, or at those for the server `engine`."""
+        desk = self.desks.shared if engine is None else self.desks.of(engine)
+        return desk.turn(Party(principal.tenant_id, principal.user_id, float(tenant.contract.weight)))
 
 
 def coarse_age(seconds: float) -> int:

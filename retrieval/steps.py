@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from admission.lease import Lease
 from audit.record import GenerationUse, Policy, Resource
 from audit.trail import Trail
 from cache.lookup import Miss
@@ -35,7 +36,6 @@ from retrieval.recheck import require_readable
 from retrieval.remembered import miss_status
 from retrieval.search import ATTEMPTS, ModelMoved, Passages, open_scope, search
 from retrieval.sources import Gathered, gather
-from tenancy.admission import Lease
 from tenancy.errors import InvalidInput, Unavailable
 from tenancy.identity import Principal
 from tenancy.keys import keyed_hash
@@ -174,7 +174,8 @@ async def _passages(asking: Asking, vector: AskedVector, top_k: int) -> Passages
     with asking.hop("retrieve") as use:
         use.by(asking.engine)
         # Which engine serves may have changed since: then that one's tenants lend a thread, this once.
-        result = await path.lanes.of(asking.engine).run(found)
+        async with asking.lease.in_time(), path.turn(asking.principal, asking.tenant, asking.engine):
+            result = await path.lanes.of(asking.engine).run(found)
     domain = result.domain
     asking.trail.note(
         policy=Policy(
@@ -278,12 +279,13 @@ async def _generate_at(
         return made, prompt_tokens(made.prompt, generator.count), outgoing(plan, gathered, made.masks)
 
     made, estimated, checks = await path.workers.run(prepared)
+    await lease.expect(estimated)
     if made.masks.kinds:
         count = made.masks.count
         asking.trail.note(detail={"rail_mask_input": "masked" if count else "pass", "masked_input": count})
     salt = _salt(asking, found, generator.identity)
     limit = plan.max_tokens if lease.max_output_tokens is None else min(plan.max_tokens, lease.max_output_tokens)
-    deadline = time.monotonic() + path.settings.deadline_s
+    deadline = lease.until(path.settings.deadline_s)
     text, produced, checked = "", 0, 0.0
     finish: Finish | None = None
     with asking.hop("generate") as use:
@@ -301,16 +303,20 @@ async def _generate_at(
                     checked = time.monotonic()
                 produced += generator.count(piece.text)
                 use.used(estimated, produced, estimated=True)
-                lease.used(estimated, produced)
+                within = await lease.produced(estimated, produced)
                 if leaving := passed(asking.trail, checks, piece.text):
                     text += leaving
                     asking.trail.course.first()
                     yield Delta(leaving)
                 checks.refuse()
+                if not within:
+                    asking.trail.note(detail={"stopped_by": lease.stopped_by})
+                    finish = Finish("budget", Usage(input=estimated, output=produced), salted=generator.salted)
+                    break
         if finish is None:
             raise Unavailable("the generator ended without a finish", item="generator", remedy="try again")
         used = finish.usage
-        use.used(used.input, used.output, cached_input=used.cached_input)
+        use.used(used.input, used.output, cached_input=used.cached_input, estimated=finish.reason == "budget")
         asking.trail.course.waited(finish.waited_s)
     _note_generation(asking, placed, salt, finish)
     if finish.reason == "error":
@@ -351,16 +357,11 @@ async def _cite(asking: Asking, text: str, context: Context, quotes: Sequence[Qu
     return shown_citations(asking.plan.rails, cited.citations)
 
 
-def settle(asking: Asking, finished: Answer) -> None:
-    """Book what was used and note the answer's text; the trail and the lease end with their blocks."""
-    asking.lease.settle(finished.usage.input, finished.usage.output)
-    asking.trail.note(answer=finished.text)
-
-
 async def _embed(asking: Asking, embedder: Embedder) -> AskedVector:
     with asking.hop("embed") as use:
         use.by(embedder.fingerprint.name, embedder.fingerprint.revision)
-        vector = await asking.path.workers.run(embedder.encode_query, asking.plan.query)
+        async with asking.lease.in_time(), asking.path.turn(asking.principal, asking.tenant):
+            vector = await asking.path.workers.run(embedder.encode_query, asking.plan.query)
         use.used(embedder.token_count(asking.plan.query))
     return AskedVector(embedder, vector)
 

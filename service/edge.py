@@ -13,6 +13,10 @@ import structlog
 from litestar import Litestar
 from litestar.types import Message, Receive, Scope, Send
 
+from admission.counters import Room
+from admission.gate import ROOMS
+from service.ratelimit import room_headers
+
 REQUEST_ID: Final = "request_id"
 PRINCIPAL: Final = "principal"
 
@@ -48,13 +52,18 @@ class Edge:
         request_id = secrets.token_hex(16)
         scope.setdefault("state", {})[REQUEST_ID] = request_id
         begun, status = time.perf_counter(), 0
+        rooms: list[Room] = []
+        ROOMS.set(rooms)
         headers = _HEADERS + (_PAGE if scope["path"].startswith("/schema") else _PRIVATE)
 
         async def send_on(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], *headers, (b"x-request-id", request_id.encode())]
+                own = message["headers"]
+                # A refusal brings the limit that refused; all others say how far the caller's limits are used.
+                limits = [] if any(name.lower() == b"ratelimit" for name, _ in own) else _limits(rooms)
+                message["headers"] = [*own, *headers, *limits, (b"x-request-id", request_id.encode())]
             await send(message)
 
         with structlog.contextvars.bound_contextvars(request_id=request_id):
@@ -66,6 +75,10 @@ class Edge:
             finally:
                 milliseconds = round((time.perf_counter() - begun) * 1000, 1)
                 _log.info("request", status=status, ms=milliseconds, **_subject(scope))
+
+
+def _limits(rooms: list[Room]) -> list[tuple[bytes, bytes]]:
+    return [(name.lower().encode(), value.encode()) for name, value in room_headers(rooms)]
 
 
 def _subject(scope: Scope) -> dict[str, Any]:

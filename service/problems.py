@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from service.ratelimit import refusal_headers
 from tenancy.errors import LimitExceeded, StrongroomError, Throttled, Unavailable
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -88,7 +89,9 @@ class UnsupportedMediaType(StrongroomError):
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The body; `instance` is the request id. `scope`, `limit` and `used` stand on a refusal by a limit."""
+    """The body; `instance` is the request id. On a refusal by a limit `scope`, `bound`, `limit` and `used` say which
+    one, and `resets` in how many seconds there may be room again.
+    """
 
     type: str
     title: str
@@ -99,8 +102,10 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     item: str | None = None
     remedy: str | None = None
     scope: str | None = None
-    limit: float | None = None
-    used: float | None = None
+    bound: str | None = None
+    limit: int | None = None
+    used: int | None = None
+    resets: int | None = None
 
 
 def kind_of(error: StrongroomError) -> Kind:
@@ -117,7 +122,8 @@ def problem_of(error: Exception, request_id: str) -> Problem:
         return _problem(_code(error), error.told, request_id, remedy=_LATER)
     extra: dict[str, Any] = {"item": error.item, "remedy": error.remedy}
     if isinstance(error, LimitExceeded):
-        extra |= {"scope": error.scope, "limit": error.limit, "used": error.used}
+        extra |= {"scope": error.scope, "bound": error.bound, "limit": error.limit, "used": error.used}
+        extra["resets"] = _whole_seconds(error.retry_after)
     return _problem(_code(error), error.reason, request_id, **extra)
 
 
@@ -136,11 +142,16 @@ def encode(problem: Problem) -> bytes:
 def headers_of(error: Exception) -> dict[str, str]:
     """Headers that belong to a problem: how long to wait, how to authenticate."""
     if isinstance(error, Throttled | LimitExceeded):
-        return {"Retry-After": str(max(1, math.ceil(error.retry_after)))}
+        limited = dict(refusal_headers(error)) if isinstance(error, LimitExceeded) else {}
+        return {"Retry-After": str(_whole_seconds(error.retry_after))} | limited
     status = kind_of(error).status if isinstance(error, StrongroomError) else 500
     if status == 401:
         return {"WWW-Authenticate": 'Bearer realm="strongroom"'}
     return {"Retry-After": "1"} if status == 503 else {}
+
+
+def _whole_seconds(seconds: float) -> int:
+    return max(1, math.ceil(seconds))
 
 
 def _problem(code: str, detail: str, request_id: str, **extra: Any) -> Problem:

@@ -18,13 +18,13 @@ from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_typ
 
 import msgspec
 
+from admission.settings import AdmissionSettings
 from cache.policy import TemplatePolicy
 from cache.stores.redis_settings import RedisSettings
 from indexing.embedders.port import EmbeddingSettings
 from metering.prices import PriceSettings
 from tenancy.contract import KvSharing, Mixing, Retention, Tier
 from tenancy.errors import InvalidInput
-from tenancy.limits import TenantLimits
 from tenancy.postgres_url import PostgresSettings
 from tenancy.throttle import ThrottlePolicy
 from tenancy.tokens import Issuer
@@ -270,7 +270,7 @@ class Settings(Section, frozen=True):
     audit: AuditSettings
     attest: AttestSettings
     signals: SignalSettings
-    admission: TenantLimits
+    admission: AdmissionSettings
     throttle: ThrottlePolicy
     prices: PriceSettings
     collections: CollectionSettings

@@ -10,6 +10,10 @@ from typing import Final
 
 import msgspec
 
+from admission.gate import Gate
+from admission.local import LocalCounters
+from admission.settings import AdmissionSettings
+from admission.turns import Desks, Turns
 from cache.certificate.judge import JUDGE_REVISION
 from cache.ladder import Ladder
 from cache.policy import CachePolicy
@@ -24,6 +28,7 @@ from indexing.engines.registry import Engines
 from indexing.gpu import GpuSearch
 from indexing.ingest import Pipeline
 from retrieval.question import AnswerPath, PathSettings
+from service.alerts import Alerts
 from service.control import Control, open_control
 from service.engines import build_engines
 from service.generators import build_routes, reload_routes
@@ -32,7 +37,6 @@ from service.loading import Loading
 from service.metrics.signals import Signals
 from service.settings import Settings, VerifierSettings
 from service.tariff import open_tariff
-from tenancy.admission import Admission
 from tenancy.errors import Conflict
 from tenancy.keys import MasterKey
 from tenancy.tenant import TenantHandle
@@ -56,6 +60,7 @@ class Services:
     engines: Engines
     path: AnswerPath
     signals: Signals
+    alerts: Alerts
 
     def forget_deleted(self) -> list[str]:
         """Drop from memory what is left of tenants that were deleted beside this process; returns their ids."""
@@ -110,10 +115,12 @@ def _build(settings: Settings, control: Control) -> Services:
     embedders = Embedders(settings.embedding)
     workers = Workers(settings.workers.threads, settings.workers.queue)
     lanes = engine_lanes(settings, workers)
+    alerts = Alerts(settings.admission.alerts)
     path = AnswerPath(
         tenants=control.tenants,
         workers=workers,
         lanes=lanes,
+        desks=turns_at(settings),
         collections=open_collections(settings, embedders, engines),
         embedders=embedders,
         routes=build_routes(settings.generation),
@@ -121,7 +128,7 @@ def _build(settings: Settings, control: Control) -> Services:
         cache=cache_store(settings),
         ladder=ladder(settings.cache.verifier),
         trail=control.trail,
-        admission=Admission(lambda _tenant: settings.admission),
+        admission=gate(settings.admission, alerts),
         settings=_path_settings(settings),
         tariff=open_tariff(settings.prices),
     )
@@ -129,7 +136,22 @@ def _build(settings: Settings, control: Control) -> Services:
     signals = Signals(settings.signals.window_s, settings.signals.tenants)
     control.trail.observer = signals.ended
     loading, pipeline = Loading(settings.workers.loading), ingestion(embedders, engines)
-    return Services(settings, control, workers, lanes, loading, pipeline, engines, path, signals)
+    return Services(settings, control, workers, lanes, loading, pipeline, engines, path, signals, alerts)
+
+
+def gate(settings: AdmissionSettings, alerts: Alerts) -> Gate:
+    """Where requests are admitted, by the counters of this process."""
+    limits = settings.limits
+    return Gate(LocalCounters(), lambda _tenant: limits, shared=settings.shared, alert=alerts, lease_s=settings.lease_s)
+
+
+def turns_at(settings: Settings) -> Desks:
+    """Turns at the threads that embed and search. Two threads stay for the short calls of all other requests."""
+    workers = settings.workers
+    return Desks(
+        Turns(max(1, workers.threads - 2), workers.queue),
+        {name: Turns(engine.concurrency, workers.queue) for name, engine in settings.collections.engines.items()},
+    )
 
 
 def engine_lanes(settings: Settings, workers: Workers) -> Lanes:

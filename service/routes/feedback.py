@@ -9,13 +9,13 @@ from litestar import Request, Router, post
 from litestar.openapi.spec import Example
 from litestar.params import Body
 
+from admission.gate import Estimate
 from service.auth import principal_of
 from service.bodies import FeedbackRequest
 from service.feedback import tell
 from service.openapi import PROBLEMS
 from service.operation import operation
 from service.wiring import Services
-from tenancy.admission import Estimate
 from tenancy.identity import Role
 
 EXAMPLES = [

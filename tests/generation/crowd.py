@@ -30,6 +30,7 @@ from generation.wire import Wire
 from tenancy.errors import Unavailable
 from tenancy.identity import Principal, Role
 from tests.service.desk import Desk, serving
+from tests.support.spent import spent
 
 TENANTS = ("acme", "globex")
 USERS = 4
@@ -207,7 +208,7 @@ def held(desk: Desk) -> dict[str, int]:
     services = desk.house.services
     assert isinstance(services.path.routes, PooledRoutes)
     pools = services.path.routes.pools
-    uses = [services.path.admission.use(services.control.tenants.show(tenant).id) for tenant in TENANTS]
+    uses = [spent(services.path.admission, services.control.tenants.show(tenant).id) for tenant in TENANTS]
     return {
         "slots": sum(replica.load.requests for pool in pools for replica in pool.replicas),
         "prefill tokens": sum(replica.load.prefill for pool in pools for replica in pool.replicas),

@@ -25,6 +25,7 @@ from service.isolation import require_isolation
 from tenancy.contract import Contract, GenerationTerms
 from tests.service.house import House, stream_events
 from tests.support.sglang_stand_in import Fault, StandIn, answer, stand_in
+from tests.support.spent import spent
 
 T = TypeVar("T")
 
@@ -118,7 +119,7 @@ class Stage:
         lanes = all(one.load == Load() for pool in self.pools.values() for one in pool.replicas)
         waiting = any(pool._lanes.waiting for pool in self.pools.values())
         tenant = self.house.services.control.tenants.show("acme").id
-        use = self.house.services.path.admission.use(tenant)
+        use = spent(self.house.services.path.admission, tenant)
         return lanes and not waiting and (use.concurrent, use.held) == (0, 0)
 
 

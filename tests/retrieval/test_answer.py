@@ -34,6 +34,7 @@ from tenancy.identity import Principal, Role
 from tenancy.limits import Limits, TenantLimits
 from tests.support.path import Path, open_path
 from tests.support.people import NOW, Company
+from tests.support.spent import spent
 
 NOTICE = "Notice periods. The notice period for employees is three months to the end of a quarter."
 SALARY = "Salaries. A senior technician earns 48,000 euro a year before bonus."
@@ -201,7 +202,7 @@ def test_a_limit_refuses_and_is_free_again_after_each_exit(acme: Company, bo: Pr
         with pytest.raises(LimitExceeded) as refused:
             path.ask(bo, ASKED)
         assert refused.value.scope == "user"
-        assert path.path.admission.use(acme.handle.tenant_id).concurrent == 0
+        assert spent(path.path.admission, acme.handle.tenant_id).concurrent == 0
         assert path.ask(acme.principal("cy"), ASKED).finish == "stop"
 
 
@@ -330,7 +331,7 @@ def test_giving_up_is_recorded_as_aborted_and_frees_everything(acme: Company, bo
         assert path.ask(bo, ASKED).finish == "stop"
         outcomes = [event.outcome for event in events(path, bo) if event.phase == "outcome"]
         assert outcomes == ["aborted", "allowed"]
-        assert path.path.admission.use(acme.handle.tenant_id).concurrent == 0
+        assert spent(path.path.admission, acme.handle.tenant_id).concurrent == 0
         assert slow.closed == 2
 
 

@@ -22,6 +22,7 @@ from tenancy.identity import Principal
 from tests.retrieval.passages import passage
 from tests.support.path import Path, open_path
 from tests.support.people import Company
+from tests.support.spent import spent
 
 NOTICE = "The notice period for employees is three months to the end of a quarter."
 PUBLIC = "Notice board. Employees meet at the notice board for a short period."
@@ -224,7 +225,7 @@ def test_the_whole_prompt_and_the_answer_fit_the_model(path: Path, model: Model,
     short(path, model, 200)
     with pytest.raises(InvalidInput, match="no room"):
         path.ask(ana, ASKED, cache="bypass", max_tokens=100)
-    assert path.path.admission.use(acme.handle.tenant_id).concurrent == 0
+    assert spent(path.path.admission, acme.handle.tenant_id).concurrent == 0
 
 
 def test_other_classes_among_the_best_do_not_shorten_the_prompt(

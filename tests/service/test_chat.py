@@ -32,6 +32,7 @@ from service.routes.completions import Provenance
 from tenancy.errors import InvalidInput, Unavailable
 from tenancy.identity import Role
 from tests.service.house import House, problem
+from tests.support.spent import spent
 
 CHAT = "/v1/chat/completions"
 MODEL = "extractive-1"
@@ -475,7 +476,7 @@ def test_a_client_that_leaves_ends_the_generation_and_is_on_record(house: House,
     assert closed == [True]
     last = house.events("acme")[-1]
     assert (last["action"], last["phase"], last["outcome"]) == ("answer", "outcome", "aborted")
-    assert house.services.path.admission.use(*ids(house, key)).concurrent == 0
+    assert spent(house.services.path.admission, *ids(house, key)).concurrent == 0
 
 
 def ids(house: House, key: str) -> tuple[str, str]:

@@ -26,6 +26,7 @@ from tenancy.errors import ModelMismatch, Unavailable
 from tenancy.identity import Role
 from tests.layout.scope_rule import ROOT
 from tests.service.desk import CACHED, LIMIT_S, Desk, serving
+from tests.support.spent import spent
 
 MODEL = "extractive-1"
 QUESTION = "How long is the notice period?"
@@ -312,7 +313,7 @@ def test_a_limit_is_a_rate_limit_error_and_says_when(tmp_path: Path) -> None:
         error = failing(client, openai.RateLimitError)
         assert (error.code, error.type) == ("rate_limit_exceeded", "rate_limit_error")
         assert 1 <= int(error.response.headers["retry-after"]) <= 61
-        use = desk.house.services.path.admission.use(*people(desk))
+        use = spent(desk.house.services.path.admission, *people(desk))
         assert (use.requests, use.concurrent, use.held) == (1, 0, 0)
 
 
@@ -353,7 +354,7 @@ def test_a_stream_that_is_closed_ends_the_generation(desk: Desk, client: OpenAI)
     assert desk.speaker.closed.acquire(timeout=LIMIT_S)
     desk.done()
     assert outcome(desk) == ("outcome", "aborted")
-    use = desk.house.services.path.admission.use(*people(desk))
+    use = spent(desk.house.services.path.admission, *people(desk))
     assert (use.concurrent, use.held) == (0, 0)
 
 
@@ -396,7 +397,7 @@ def test_a_retry_after_a_timeout_books_what_each_was_given(desk: Desk) -> None:
 
 
 def booked(desk: Desk) -> int:
-    use = desk.house.services.path.admission.use(*people(desk))
+    use = spent(desk.house.services.path.admission, *people(desk))
     assert (use.concurrent, use.held) == (0, 0)
     return use.tokens
 

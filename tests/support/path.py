@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import Any
 
+from admission.gate import Gate
+from admission.local import LocalCounters
 from audit.logs import AuditLogs
 from audit.trail import AuditTrail
 from cache.ladder import Ladder
@@ -26,7 +28,6 @@ from indexing.ingest import Pipeline, Source, ingest
 from retrieval.answer import answer, retrieve
 from retrieval.question import Answer, AnswerPath, Delta, Done, PathSettings, Question, Retrieved
 from tenancy.acl import AccessList
-from tenancy.admission import Admission
 from tenancy.control import Tenants
 from tenancy.identity import Principal
 from tenancy.limits import TenantLimits
@@ -63,7 +64,7 @@ class Path:
             templates=Templates(),
             cache=cache or LocalStore(CachePolicy()),
             trail=AuditTrail(self.logs),
-            admission=Admission(lambda _tenant: limits or TenantLimits()),
+            admission=Gate(LocalCounters(), lambda _tenant: limits or TenantLimits()),
             settings=settings or PathSettings(),
             ladder=ladder or Ladder(),
         )

@@ -1,0 +1,45 @@
+"""The settings of admission: the limits that hold where a contract says nothing, and who is told of budgets."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from admission.gate import LEASE_S, SharedLimits
+from admission.limits import Limits, TenantLimits
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class AlertSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where it is posted that a budget has reached its soft share, or its end; empty: the log alone tells of it."""
+
+    webhook: str = ""
+    token_file: str = ""
+    attempts: Positive = 5
+    timeout_s: Seconds = 10.0
+
+
+class AdmissionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`tenant`, `user` and `key` are each tenant's, user's and API key's, where a contract does not say otherwise;
+    `deployment` and `models` (by the names in answers) are over all tenants. A lease without a sign of life for
+    `lease_s` seconds is settled.
+    """
+
+    tenant: Limits = Limits()
+    user: Limits = Limits()
+    key: Limits = Limits()
+    deployment: Limits = Limits()
+    models: dict[str, Limits] = {}
+    lease_s: Annotated[float, msgspec.Meta(ge=3)] = LEASE_S
+    alerts: AlertSettings = AlertSettings()
+
+    @property
+    def limits(self) -> TenantLimits:
+        return TenantLimits(tenant=self.tenant, user=self.user, key=self.key)
+
+    @property
+    def shared(self) -> SharedLimits:
+        return SharedLimits(self.deployment, self.models)

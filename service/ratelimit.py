@@ -1,0 +1,54 @@
+"""How far a caller's limits are used, as headers (draft-ietf-httpapi-ratelimit-headers-10).
+
+    RateLimit-Policy: "user-requests_per_minute";q=60;w=60, "tenant-tokens_per_minute";q=100000;w=60;qu="tokens"
+    RateLimit: "user-requests_per_minute";r=12;t=38, "tenant-tokens_per_minute";r=0;t=12
+
+Policies are limits over a time: those of one minute and of a month. What tenants share is in none.
+"""
+
+from __future__ import annotations
+
+import math
+from calendar import monthrange
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Final
+
+from admission.counters import Room
+from admission.limits import BOUNDS, WINDOW_S, Bound
+from tenancy.errors import LimitExceeded
+
+_BOUNDS: Final = {bound.name: bound for bound in BOUNDS if bound.span in {"minute", "month"}}
+_UNITS: Final = {"requests": "", "money": ';qu="micro-units"'}
+_TOKENS: Final = ';qu="tokens"'
+_DAY_S: Final = 86_400
+
+
+def room_headers(rooms: Iterable[Room]) -> list[tuple[str, str]]:
+    """The headers of an admitted request; none where no limit is set."""
+    return _headers([(room.scope.kind, room.bound, room.limit, room.used, room.resets_s) for room in rooms])
+
+
+def refusal_headers(error: LimitExceeded) -> list[tuple[str, str]]:
+    """The headers of a refusal: the limit that refused."""
+    if error.bound is None or error.limit is None or error.used is None:
+        return []
+    return _headers([(error.scope, error.bound, error.limit, error.limit, error.retry_after)])
+
+
+def _headers(found: Iterable[tuple[str, str, int, int, float]]) -> list[tuple[str, str]]:
+    policies, states = [], []
+    for scope, name, limit, used, resets_s in found:
+        bound = _BOUNDS.get(name)
+        if bound is None:
+            continue
+        policies.append(f'"{scope}-{name}";q={limit};w={_window(bound)}{_UNITS.get(bound.measure, _TOKENS)}')
+        states.append(f'"{scope}-{name}";r={max(0, limit - used)};t={math.ceil(max(0.0, resets_s))}')
+    return [("RateLimit-Policy", ", ".join(policies)), ("RateLimit", ", ".join(states))] if policies else []
+
+
+def _window(bound: Bound) -> int:
+    if bound.span == "minute":
+        return WINDOW_S
+    now = datetime.now(UTC)
+    return monthrange(now.year, now.month)[1] * _DAY_S

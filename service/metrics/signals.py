@@ -87,15 +87,15 @@ class Signals:
             self.windows.add_share(tenant_id, share, now)
         recent = {}
         for _, history in self.windows.rolled(now):
-            last = history.ended[-1].share if history.ended else Share()
-            recent[history.name] = last + history.current.share
+            last = history.last
+            recent[history.name] = history.current.share + (Share() if last is None else last.share)
         self.families.shares(recent)
 
     def report(self, tenant_id: str, tenant: str) -> TenantSignals:
         """The figures of a tenant; of one that asked nothing they are zeros."""
         now = self._clock()
         history = self.windows.find(tenant_id, now) or History(tenant, now)
-        last = history.ended[-1] if history.ended else None
+        last = history.last
         kept = merged([*history.ended, history.current]) or Window(now)
         return TenantSignals(
             tenant=tenant,

@@ -159,6 +159,11 @@ class History:
         self.ended: deque[Window] = deque(maxlen=KEPT)
         self.unjudged: Window | None = None
 
+    @property
+    def last(self) -> Window | None:
+        """The window right before the one that runs, if anything happened in it."""
+        return self.ended[-1] if self.ended and self.ended[-1].until == self.current.since else None
+
 
 class Windows:
     """The histories of the tenants seen last, by tenant id. Times are UTC epoch seconds; windows begin together."""
@@ -208,10 +213,11 @@ class Windows:
         if window.since >= begin:
             return
         window.until = window.since + self.window_s
-        history.ended.append(window)
+        if window.requests or window.share != Share():
+            history.ended.append(window)
         while history.ended and history.ended[0].since < begin - KEPT * self.window_s:
             history.ended.popleft()
-        if window.requests:
+        if window.requests or window.share != Share():
             if history.unjudged is None:
                 history.unjudged = Window(window.since)
             history.unjudged.merge(window)

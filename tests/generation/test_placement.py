@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from admission.fair import Party
 from generation.endpoint import Endpoint
 from generation.extractive import ExtractiveGenerator
 from generation.generator import ModelIdentity
@@ -167,4 +168,4 @@ def test_a_tenant_of_a_pool_is_known_by_its_id_alone(acme: Company) -> None:
     found = PooledRoutes(Deployment(Table({"default": Entry("default", "m")}, {}), {"default": pool}))
     serving = chosen(acme, found).first
     assert isinstance(serving, Serving)
-    assert (serving.pool, serving.tenant) == (pool, acme.handle.tenant_id)
+    assert (serving.pool, serving.party) == (pool, Party(acme.handle.tenant_id, acme.principal("bo").user_id, 1.0))

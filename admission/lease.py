@@ -49,6 +49,7 @@ class Lease:
         self.stopped: Refused | None = None
         self.crossed: list[Crossing] = []
         self._counters = counters
+        self._immediate = getattr(counters, "immediate", False)
         self._held = held
         self._ceiling = ceiling
         self._price = price
@@ -117,13 +118,16 @@ class Lease:
         if money is not None:
             used = Amounts(0, used.input, used.output, money)
         self._used = used.checked()
-        settled = await finished(self._counters.settle(self.id, used))
+        settled = await self._done(self._counters.settle(self.id, used))
         self.crossed += settled.crossed
         return settled.booked
 
     async def leave(self) -> None:
         """End the request: what was reported is charged if nothing settled. Idempotent; a cancellation waits for it."""
-        await finished(self._end())
+        await self._done(self._end())
+
+    async def _done(self, work: Coroutine[Any, Any, T]) -> T:
+        return await (work if self._immediate else finished(work))
 
     async def _end(self) -> None:
         if not self._settled:

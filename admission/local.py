@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from typing import Final
 
 from admission.counters import Ask, Crossing, Granted, Reaped, Refused, Room, Settled, Use
-from admission.limits import NO_AMOUNTS, WINDOW_S, Amounts, Draw, Span, bounds_of
+from admission.limits import NO_AMOUNTS, WINDOW_S, Amounts, Draw, Limits
 from admission.scopes import DEPLOYMENT, Scope
+from admission.tally import (
+    BUSY_RETRY_S,
+    MEASURES,
+    Counts,
+    Life,
+    Month,
+    Rules,
+    Vector,
+    add,
+    month_of,
+    rules_of,
+)
 
-BUSY_RETRY_S: Final = 1.0
-"""What a refusal says where requests in flight have to end first."""
-
-Vector = list[int]
-"""Requests, input, output, money, and tokens: input plus output."""
-
-_INDEX: Final = {"requests": 0, "input": 1, "output": 2, "money": 3, "tokens": 4}
-_MEASURES: Final = range(5)
-_MONEY: Final = _INDEX["money"]
+_KNOWN: Final = 1_000
+"""Sets of limits whose rules are remembered."""
 
 
 def steady_clock() -> Callable[[], float]:
@@ -32,123 +36,18 @@ def steady_clock() -> Callable[[], float]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
-    name: str
-    index: int
-    span: Span
-    limit: int
+class _Part:
+    """One scope of a request: what it counts, by which rules."""
 
-
-def _rules(draw: Draw) -> tuple[_Rule, ...]:
-    return tuple(_Rule(bound.name, _INDEX[bound.measure], bound.span, limit) for bound, limit in bounds_of(draw))
-
-
-class _Window:
-    """Amounts by second; at most `WINDOW_S + 1` steps."""
-
-    __slots__ = ("_steps", "total")
-
-    def __init__(self) -> None:
-        self._steps: deque[tuple[int, Vector]] = deque()
-        self.total: Vector = [0] * 5
-
-    def add(self, amounts: Vector, now: float) -> None:
-        if not any(amounts):
-            return
-        step = int(now // 1)
-        if not self._steps or self._steps[-1][0] < step:
-            self._steps.append((step, [0] * 5))
-        _add(self._steps[-1][1], amounts)
-        _add(self.total, amounts)
-
-    def expire(self, now: float) -> None:
-        while self._steps and self._steps[0][0] + 1 + WINDOW_S <= now:
-            _add(self.total, self._steps.popleft()[1], -1)
-
-    def wait(self, index: int, needed: int, now: float) -> float:
-        """Seconds until at least `needed` has left the window; the whole window where it never holds so much."""
-        freed = 0
-        for step, amounts in self._steps:
-            freed += amounts[index]
-            if freed >= needed:
-                return step + 1 + WINDOW_S - now
-        return float(WINDOW_S)
-
-
-@dataclass(slots=True)
-class _Month:
-    label: str
-    money: int = 0
-    told: set[tuple[float, int]] = field(default_factory=set)
-
-
-@dataclass(slots=True)
-class _Life:
-    until: float | None
-    used: Vector = field(default_factory=lambda: [0] * 5)
-
-
-@dataclass(slots=True)
-class _Counts:
-    """The counters of one scope. `month` and `life` are there where a limit asks for them."""
-
-    window: _Window = field(default_factory=_Window)
-    flight: Vector = field(default_factory=lambda: [0] * 5)
-    held: Vector = field(default_factory=lambda: [0] * 5)
-    month: _Month | None = None
-    life: _Life | None = None
-
-    def roll(self, now: float) -> None:
-        """Forget what is over: steps that left the window, last month, a life that has ended."""
-        self.window.expire(now)
-        if self.month is not None and self.month.label != month_of(now):
-            self.month = None
-        if self.life is not None and self.life.until is not None and self.life.until <= now:
-            self.life = None
-
-    def at_rest(self, now: float) -> bool:
-        self.roll(now)
-        kept = self.month is not None or self.life is not None
-        return not (kept or any(self.flight) or any(self.held) or any(self.window.total))
-
-    def used(self, rule: _Rule) -> int:
-        """What counts against a bound, what is held included."""
-        index = rule.index
-        if rule.span == "now":
-            return self.flight[index]
-        if rule.span == "minute":
-            return self.window.total[index] + self.held[index]
-        if rule.span == "month":
-            return (self.month.money if self.month else 0) + self.held[_MONEY]
-        return (self.life.used[index] if self.life else 0) + self.held[index]
-
-    def wait(self, rule: _Rule, over: int, until: float | None, now: float) -> float:
-        """Seconds until `over` units have become free, as far as that is known."""
-        if rule.span == "minute":
-            return self.window.wait(rule.index, over, now)
-        if rule.span == "now" or over <= self.held[rule.index]:
-            return BUSY_RETRY_S
-        return month_end(now) - now if rule.span == "month" else _left(until, now)
-
-    def resets(self, rule: _Rule, until: float | None, now: float) -> float:
-        if rule.span == "now":
-            return 0.0
-        if rule.span == "minute":
-            return self.window.wait(rule.index, 1, now) if self.window.total[rule.index] else 0.0
-        return month_end(now) - now if rule.span == "month" else _left(until, now)
-
-    def book(self, amounts: Vector, now: float) -> None:
-        self.window.add(amounts, now)
-        if self.month is not None:
-            self.month.money += amounts[_MONEY]
-        if self.life is not None:
-            _add(self.life.used, amounts)
+    draw: Draw
+    counts: Counts
+    rules: Rules
 
 
 @dataclass(slots=True)
 class _Lease:
     ask: Ask
-    counts: tuple[_Counts, ...]
+    parts: tuple[_Part, ...]
     held: Vector
     flight: Vector
     reported: Vector
@@ -157,21 +56,27 @@ class _Lease:
 
 
 class LocalCounters:
-    """`Counters` of this process, which a restart empties: `seed` tells what a month has cost before."""
+    """`Counters` of this process, which a restart empties: `seed` tells what a month has cost before.
+
+    `immediate`: no call ever waits, so that no cancellation can come in between.
+    """
+
+    immediate = True
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self._clock = clock or steady_clock()
         self._lock = threading.Lock()
-        self._scopes: OrderedDict[Scope, _Counts] = OrderedDict()
+        self._scopes: OrderedDict[Scope, Counts] = OrderedDict()
         self._leases: dict[str, _Lease] = {}
+        self._rules: dict[Limits, Rules] = {}
 
     def seed(self, month: str, spent: Mapping[Scope, int]) -> None:
         """Add what scopes `spent` (micro-units) in `month`, as "2026-11", before this process began."""
         with self._lock:
             for scope, money in spent.items():
-                counts = self._scopes.setdefault(scope, _Counts())
+                counts = self._scopes.setdefault(scope, Counts())
                 if counts.month is None:
-                    counts.month = _Month(month)
+                    counts.month = Month(month)
                 counts.month.money += money
 
     async def take(self, ask: Ask) -> Granted | Refused:
@@ -179,26 +84,29 @@ class LocalCounters:
             now = self._clock()
             lease = self._leases.get(ask.lease)
             if lease is not None:
-                return Granted(ask.lease, tuple(_rooms(lease.ask.draws, lease.counts, now)))
+                return Granted(ask.lease, _rooms(lease.parts, now))
             need = _vector(ask.need)
             need[0] = 1
-            counts = tuple(self._scopes.get(draw.scope) or _Counts() for draw in ask.draws)
-            refused = _refusal(ask.draws, counts, need, now)
+            parts = tuple(
+                _Part(draw, self._scopes.get(draw.scope) or Counts(), self._rules_for(draw)) for draw in ask.draws
+            )
+            refused = _refusal(parts, need, now)
             if refused is not None:
                 return refused
             held = [0, *need[1:]]
-            for draw, own in zip(ask.draws, counts, strict=True):
+            for part in parts:
+                draw, own = part.draw, part.counts
                 if draw.limits.money_per_month is not None and own.month is None:
-                    own.month = _Month(month_of(now))
+                    own.month = Month(month_of(now))
                 if draw.budget is not None and own.life is None:
-                    own.life = _Life(draw.until)
+                    own.life = Life(draw.until)
                 own.book([1, 0, 0, 0, 0], now)
-                _add(own.flight, need)
-                _add(own.held, held)
+                add(own.flight, need)
+                add(own.held, held)
                 self._keep(draw.scope, own, now)
             flight = list(need)
-            self._leases[ask.lease] = _Lease(ask, counts, held, flight, [0] * 5, now + ask.ttl_s)
-            return Granted(ask.lease, tuple(_rooms(ask.draws, counts, now)))
+            self._leases[ask.lease] = _Lease(ask, parts, held, flight, [0] * 5, now + ask.ttl_s)
+            return Granted(ask.lease, _rooms(parts, now))
 
     async def extend(self, lease: str, more: Amounts, used: Amounts) -> Refused | None:
         used.checked()
@@ -213,12 +121,12 @@ class LocalCounters:
                 held.reported[index] = max(held.reported[index], amount)
             held.reported[0] = 0
             back, wanted = _vector(_part(more, min)), _vector(_part(more, max))
-            target = [max(held.held[i] + back[i], held.reported[i]) for i in _MEASURES]
+            target = [max(held.held[i] + back[i], held.reported[i]) for i in MEASURES]
             target[4] = target[1] + target[2]
-            _hold(held, [target[i] - held.held[i] for i in _MEASURES])
+            _hold(held, [target[i] - held.held[i] for i in MEASURES])
             if not any(wanted):
                 return None
-            refused = _refusal(held.ask.draws, held.counts, wanted, now, begins=False)
+            refused = _refusal(held.parts, wanted, now, begins=False)
             if refused is None:
                 _hold(held, wanted)
             return refused
@@ -261,7 +169,18 @@ class LocalCounters:
                 life=_amounts(counts.life.used) if counts.life else NO_AMOUNTS,
             )
 
-    def _keep(self, scope: Scope, counts: _Counts, now: float) -> None:
+    def _rules_for(self, draw: Draw) -> Rules:
+        """The rules of limits without a budget are remembered: most requests have the same few."""
+        if draw.budget is not None:
+            return rules_of(draw)
+        rules = self._rules.get(draw.limits)
+        if rules is None:
+            if len(self._rules) >= _KNOWN:
+                self._rules.clear()
+            rules = self._rules[draw.limits] = rules_of(draw)
+        return rules
+
+    def _keep(self, scope: Scope, counts: Counts, now: float) -> None:
         """Note that a scope was used, and drop up to two at rest, so that only active ones take memory."""
         table = self._scopes
         table[scope] = counts
@@ -275,28 +194,16 @@ class LocalCounters:
                 table.move_to_end(oldest)
 
 
-def month_of(now: float) -> str:
-    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m")
-
-
-def month_end(now: float) -> float:
-    """The first instant of the next month (UTC), in Unix seconds."""
-    at = datetime.fromtimestamp(now, UTC)
-    year, month = (at.year + 1, 1) if at.month == 12 else (at.year, at.month + 1)
-    return datetime(year, month, 1, tzinfo=UTC).timestamp()
-
-
-def _refusal(
-    draws: Iterable[Draw], counts: Iterable[_Counts], need: Vector, now: float, *, begins: bool = True
-) -> Refused | None:
+def _refusal(parts: Iterable[_Part], need: Vector, now: float, *, begins: bool = True) -> Refused | None:
     """The refusal with the longest wait, of the first scope of several; `None` where `need` fits everywhere."""
     found: list[Refused] = []
-    for draw, own in zip(draws, counts, strict=True):
+    for part in parts:
+        draw, own = part.draw, part.counts
         own.roll(now)
         if begins and draw.until is not None and draw.until <= now:
             found.append(Refused(draw.scope, "deadline", 0, 0, 0, float(WINDOW_S)))
             continue
-        for rule in _rules(draw):
+        for rule in part.rules:
             needed = need[rule.index]
             if not needed and not begins:
                 continue
@@ -308,18 +215,26 @@ def _refusal(
     return max(found, key=lambda refused: refused.retry_after, default=None)
 
 
-def _rooms(draws: Iterable[Draw], counts: Iterable[_Counts], now: float) -> Iterable[Room]:
-    for draw, own in zip(draws, counts, strict=True):
-        for rule in _rules(draw):
-            yield Room(draw.scope, rule.name, rule.limit, own.used(rule), own.resets(rule, draw.until, now))
+def _rooms(parts: Iterable[_Part], now: float) -> tuple[Room, ...]:
+    return tuple(
+        Room(
+            part.draw.scope,
+            rule.name,
+            rule.limit,
+            part.counts.used(rule),
+            part.counts.resets(rule, part.draw.until, now),
+        )
+        for part in parts
+        for rule in part.rules
+    )
 
 
 def _hold(lease: _Lease, change: Vector) -> None:
-    _add(lease.held, change)
-    _add(lease.flight, change)
-    for counts in lease.counts:
-        _add(counts.held, change)
-        _add(counts.flight, change)
+    add(lease.held, change)
+    add(lease.flight, change)
+    for part in lease.parts:
+        add(part.counts.held, change)
+        add(part.counts.flight, change)
 
 
 def _settle(lease: _Lease, used: Vector, now: float) -> tuple[Crossing, ...]:
@@ -327,17 +242,18 @@ def _settle(lease: _Lease, used: Vector, now: float) -> tuple[Crossing, ...]:
     used[0] = 0
     lease.reported = used
     crossed: list[Crossing] = []
-    for draw, counts in zip(lease.ask.draws, lease.counts, strict=True):
+    for part in lease.parts:
+        draw, counts = part.draw, part.counts
         counts.roll(now)
-        _add(counts.held, lease.held, -1)
+        add(counts.held, lease.held, -1)
         if draw.limits.money_per_month is not None and counts.month is None:
-            counts.month = _Month(month_of(now))
+            counts.month = Month(month_of(now))
         counts.book(used, now)
         crossed += _crossed(draw, counts.month)
     return tuple(crossed)
 
 
-def _crossed(draw: Draw, month: _Month | None) -> Iterable[Crossing]:
+def _crossed(draw: Draw, month: Month | None) -> Iterable[Crossing]:
     limit = draw.limits.money_per_month
     if month is None or limit is None:
         return
@@ -350,18 +266,9 @@ def _crossed(draw: Draw, month: _Month | None) -> Iterable[Crossing]:
 def _end(lease: _Lease, now: float) -> Settled:
     booked = not lease.settled
     crossed = _settle(lease, lease.reported, now) if booked else ()
-    for counts in lease.counts:
-        _add(counts.flight, lease.flight, -1)
+    for part in lease.parts:
+        add(part.counts.flight, lease.flight, -1)
     return Settled(booked=booked, crossed=crossed)
-
-
-def _left(until: float | None, now: float) -> float:
-    return float(WINDOW_S) if until is None else max(0.0, until - now)
-
-
-def _add(total: Vector, amounts: Vector, sign: int = 1) -> None:
-    for index in _MEASURES:
-        total[index] += sign * amounts[index]
 
 
 def _vector(amounts: Amounts) -> Vector:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
+
+import msgspec
 
 from tenancy.errors import InvalidInput
 
@@ -13,8 +14,7 @@ SHARED: Final[frozenset[Kind]] = frozenset({"model", "deployment"})
 """Kinds of scopes that tenants share; every other one lies within a tenant."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True):
     """`id` is opaque (a tenant's id, a user's, a key's, a root's, a model's name); `tenant` is an id, empty where the
     kind is shared.
     """

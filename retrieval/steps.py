@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 
@@ -16,7 +16,7 @@ from audit.record import GenerationUse, Policy, Resource
 from audit.trail import Trail
 from cache.lookup import Miss
 from generation.generator import Delta as Piece
-from generation.generator import Finish, ModelIdentity, Quote, Usage, prompt_tokens
+from generation.generator import Finish, ModelIdentity, Usage, prompt_tokens
 from generation.guardrails.rails import Leaving
 from generation.injection import REVISION as INSTRUCTION_RULES
 from generation.quarantine import Quarantined
@@ -26,10 +26,9 @@ from indexing.embed import Embedder
 from indexing.filters import canonical
 from metering.meter import HopUse, Meter
 from retrieval.abstain import Evidence
-from retrieval.citations import Citation, verify
-from retrieval.context import Context
+from retrieval.concluding import conclude
 from retrieval.masking import Masking, masked_prompt
-from retrieval.outgoing import outgoing, passed, said_not_found, shown_citations, shown_evidence
+from retrieval.outgoing import outgoing, passed, said_not_found, shown_evidence
 from retrieval.plan import Opened, Plan, open_plan
 from retrieval.question import Answer, AnswerPath, CacheReport, Delta, Done, Question
 from retrieval.recheck import require_readable
@@ -44,8 +43,6 @@ from tenancy.tenant import TenantHandle
 
 Vector = npt.NDArray[np.float32]
 
-HISTORY_CUT = "history-cut"
-UNCITED = "uncited"
 _log = logging.getLogger(__name__)
 
 
@@ -332,29 +329,10 @@ async def _generate_at(
         asking.trail.course.first()
         yield Delta(leaving)
     checks.refuse()
-    cited = await _cite(asking, checks.said, context, made.originals(finish.quotes, context))
-    cut = (HISTORY_CUT,) if plan.room.cut else ()
-    warnings = (*gathered.warnings, *checks.warnings, *cut)
-    if required:
-        asking.trail.note(detail={"rail_citation": "pass" if cited else "withheld"})
-        if not cited:
-            yield Done(replace(draft, warnings=(*warnings, UNCITED)))
-            return
+    concluded = await conclude(asking, gathered, made, checks, draft, text, finish)
+    if required and concluded.citations:
         yield Delta(text)
-    yield Done(replace(draft, text=text, citations=cited, finish=finish.reason, nearest_titles=(), warnings=warnings))
-
-
-async def _cite(asking: Asking, text: str, context: Context, quotes: Sequence[Quote]) -> tuple[Citation, ...]:
-    """The citations of `text` that hold, on record, as their asker may see them."""
-    cited = await asking.path.workers.run(verify, text, context.sources, quotes)
-    asking.trail.note(
-        resources=[
-            Resource(document=citation.document, version=citation.version, chunk=citation.chunk, stage="cited")
-            for citation in cited.citations
-        ],
-        detail={"unknown_marks": cited.unknown, "unsupported_marks": cited.unsupported},
-    )
-    return shown_citations(asking.plan.rails, cited.citations)
+    yield Done(concluded)
 
 
 async def _embed(asking: Asking, embedder: Embedder) -> AskedVector:

@@ -235,6 +235,8 @@ def test_the_shortest_deadline_ends_whatever_waits(ana: Principal) -> None:
 class SlowCounters(LocalCounters):
     """As a store that others share: each step waits for the network."""
 
+    immediate = False
+
     async def settle(self, lease: str, used: Amounts) -> Settled:
         await asyncio.sleep(0)
         return await super().settle(lease, used)

@@ -96,6 +96,7 @@ class Alerts:
         ) as client:
             while True:
                 await self._post(client, await self._waiting.get())
+                self._waiting.task_done()
 
     async def _post(self, client: httpx.AsyncClient, alert: BudgetAlert) -> None:
         pause = self._first_pause_s

@@ -11,7 +11,7 @@ these tokens. **The three numbers are assumptions until they are fitted to recor
     noisy      one tenant asks 50 times as much as its neighbour; and the neighbour alone
     long       prompts of 28,000 tokens beside short ones
     agent      a user whose agent makes 47 calls at once, beside a colleague of the same tenant
-    returning  a tenant comes back after an hour's half in which another had all
+    returning  a tenant comes back after half of the time, in which another had all
     weights    three tenants of weights 1, 2 and 4, all with more than can be served
 
 `share` is of the service (tokens read, and twice those written) while the first request of each still waits or runs;

@@ -83,16 +83,19 @@ class AuditTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """What was agreed with one tenant. A key that is left out leaves the choice to the deployment.
 
+    `weight` is its share of pools and threads, relative to other tenants', where several wait.
+
     `tier` "collection" is a physical collection of its own at an engine that others use too; "dedicated" needs an
     engine that serves this tenant alone. `engine` is the name of one of the deployment's engines, `model` one of its
     embedding models. `metadata` are the fields that questions may filter by, with their types. `admission` takes the
     place of the deployment's limits, number by number. `generation` says what answers and with which guard rails.
-    `audit.retention` is the class of the
-    audit's records, `usage` how use is charged. `objectives` are targets that each server holds its windows against. `retention` says why and how long the audit log is kept when the tenant is deleted; the deletion
-    certificate repeats it.
+    `audit.retention` is the class of the audit's records, `usage` how use is charged. `objectives` are targets that
+    each server holds its windows against. `retention` says why and how long the audit log is kept when the tenant is
+    deleted; the deletion certificate repeats it.
     """
 
     tier: Tier = "collection"
+    weight: Annotated[int, msgspec.Meta(ge=1, le=100)] = 1
     engine: EngineName | None = None
     model: Annotated[str, msgspec.Meta(min_length=1, max_length=500)] | None = None
     metadata: dict[str, FieldType] = {}

@@ -20,7 +20,7 @@ from service.edge import Edge
 from service.loopback import is_loopback
 from service.metrics.pools import waiting
 from service.metrics.signals import TenantSignals
-from service.settings import AdminSettings
+from service.signal_settings import AdminSettings
 from service.wiring import Services
 from tenancy.errors import InvalidInput, Unauthenticated, UnknownParameter
 

@@ -23,6 +23,7 @@ from cache.policy import TemplatePolicy
 from cache.stores.redis_settings import RedisSettings
 from indexing.embedders.port import EmbeddingSettings
 from metering.prices import PriceSettings
+from service.signal_settings import AdminSettings, SignalSettings
 from tenancy.contract import KvSharing, Mixing, Retention, Tier
 from tenancy.errors import InvalidInput
 from tenancy.postgres_url import PostgresSettings
@@ -43,15 +44,6 @@ Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A table of the settings."""
-
-
-class AdminSettings(Section, frozen=True):
-    """The listener for whoever operates the service; `token_file` holds what a caller has to send as bearer token."""
-
-    enabled: bool
-    host: str
-    port: Port
-    token_file: str
 
 
 class ServerSettings(Section, frozen=True):
@@ -187,24 +179,6 @@ class AuditSettings(Section, frozen=True):
     deadline_s: Seconds
     retention: Retention
     verify_every_h: Annotated[float, msgspec.Meta(ge=0)]
-
-
-class TraceSettings(Section, frozen=True):
-    """Where OpenTelemetry spans go (OTLP over HTTP), and of which `share` of the requests."""
-
-    endpoint: str
-    token_file: str
-    plaintext: bool
-    share: Annotated[float, msgspec.Meta(gt=0, le=1)]
-    timeout_s: Seconds
-
-
-class SignalSettings(Section, frozen=True):
-    """`tenants` have a label of their own in the metrics; figures of each tenant are kept by windows of `window_s`."""
-
-    window_s: Annotated[float, msgspec.Meta(ge=10)]
-    tenants: Annotated[int, msgspec.Meta(ge=0, le=1_000)]
-    traces: TraceSettings
 
 
 class AttestSettings(Section, frozen=True):

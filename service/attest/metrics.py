@@ -13,7 +13,7 @@ from service.attest.caller import Caller
 from service.attest.canaries import Canary
 from service.attest.claims import Claim, Layer, Tally, inconclusive, not_built
 from service.attest.stage import Stage, asked_about, code_of, word
-from service.settings import AdminSettings
+from service.signal_settings import AdminSettings
 
 NAME: Final = "metrics"
 

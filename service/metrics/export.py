@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from service.settings import TraceSettings
+from service.signal_settings import TraceSettings
 from tenancy.errors import InvalidInput
 
 if TYPE_CHECKING:

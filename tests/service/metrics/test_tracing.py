@@ -19,7 +19,7 @@ from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 from audit.ended import Step
 from service.metrics.export import traces_of
 from service.metrics.tracing import Spans
-from service.settings import TraceSettings
+from service.signal_settings import TraceSettings
 from tests.service.metrics.test_signals import ended
 
 REQUEST = "0123456789abcdef0123456789abcdef"

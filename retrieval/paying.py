@@ -42,8 +42,8 @@ def admitted(
 
 
 async def settle(asking: Asking, finished: Answer) -> None:
-    """Book what was used, by the tokens of the bill, and note the text; trail and lease end with their blocks."""
-    await asking.lease.settle(*asking.meter.charged, asking.meter.microunits)
+    """Book what was used and note the answer's text; the trail and the lease end with their blocks."""
+    await asking.lease.settle(finished.usage.input, finished.usage.output, asking.meter.microunits)
     asking.trail.note(answer=finished.text)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from .chain import Chain
+from .chain import Chain, size_of
 from .manifest import Manifest, Part, Row, genesis
 from .notes import BLOCK_LEVEL, Key, Note, Tree
 from .verdict import Bad, Report
@@ -46,6 +47,15 @@ def check(folder: Path, vkeys: Sequence[str], checkpoints: Sequence[str] = (), a
     except Bad as bad:
         report.finding = bad.finding
     return report
+
+
+def _number_in(line: bytes) -> object:
+    """The number of the record of a line, None where it cannot be read."""
+    try:
+        row = Row.read(line)
+    except ValueError:
+        return None
+    return row.seq if row.payload is None else row.event().get("seq")
 
 
 class _Records:
@@ -104,20 +114,23 @@ class _Records:
         digest, blocks = hashlib.sha256(), iter(part.blocks)
         doubt: Bad | None = None
         try:
-            with (self._chain.folder / part.file).open("rb") as file:
-                for line in file:
-                    digest.update(line)
-                    if not line.endswith(b"\n"):
-                        break
-                    if self._tree.size > part.last:
-                        raise Bad("forked", self._tree.size, f"{part.file} has more records than were signed")
-                    self._row(line, part)
-                    block = self._tree.add(self._prev)
-                    if block is not None and block != next(blocks, None):
-                        raise Bad("edited", self._since(part), "not the records that were signed", self._tree.size - 1)
-                    doubt = doubt or self._compare()
+            for line in self._lines(part):
+                digest.update(line)
+                if len(line) > part.size:
+                    raise Bad("edited", self._tree.size, "the line is longer than its part was")
+                if not line.endswith(b"\n"):
+                    break
+                if self._tree.size > part.last:
+                    raise Bad("forked", self._tree.size, f"{part.file} has more records than were signed")
+                self._row(line, part)
+                block = self._tree.add(self._prev)
+                if block is not None and block != next(blocks, None):
+                    raise Bad("edited", self._since(part), "not the records that were signed", self._tree.size - 1)
+                doubt = doubt or self._compare()
         except FileNotFoundError:
             raise Bad(tail, part.first, f"{part.file} is not there", part.last) from None
+        except ValueError as error:
+            raise Bad("edited", part.first, f"{part.file}: {error}", part.last) from None
         if self._tree.size <= part.last:
             raise Bad(tail, self._tree.size, f"{part.file} ends before this record", part.last)
         if digest.hexdigest() != part.sha256:
@@ -125,6 +138,14 @@ class _Records:
         if doubt is not None:
             # Only now: a part that somebody changed says more exactly where.
             raise doubt
+
+    def _lines(self, part: Part) -> Iterator[bytes]:
+        """The lines of a part; of one that is longer than the whole part was, no more than shows it."""
+        path = self._chain.folder / part.file
+        size_of(path)
+        with path.open("rb") as file:
+            while line := file.readline(part.size + 1):
+                yield line
 
     def _since(self, part: Part) -> int:
         """The first record of the block that the last one is in, or of the part."""
@@ -167,17 +188,9 @@ class _Records:
     def _elsewhere(self, wanted: int) -> bool:
         """Whether record `wanted` stands in some other place of the export."""
         for part in self._parts:
-            try:
-                lines = (self._chain.folder / part.file).open("rb")
-            except FileNotFoundError:
-                continue
-            with lines:
-                for line in lines:
-                    try:
-                        row = Row.read(line)
-                    except ValueError:
-                        continue
-                    if (row.seq if row.payload is None else row.event().get("seq")) == wanted:
+            with suppress(FileNotFoundError, ValueError):
+                for line in self._lines(part):
+                    if _number_in(line) == wanted:
                         return True
         return False
 

@@ -105,6 +105,22 @@ def test_an_export_of_before_the_pruning_cannot_be_made_after_it(log: AuditLog, 
     assert not list(folder.glob("[!.]*"))
 
 
+def test_pruning_while_a_log_is_exported_keeps_no_export_from_being_made(
+    log: AuditLog, clock: Clock, folder: Path
+) -> None:
+    fill(log, 30)
+    clock.now += 1_000
+
+    def begin(done: int, of: int) -> None:
+        if done == 10:
+            prune(log, START + 500, announce)
+
+    made = export(log, folder, part_records=10, progress=begin)
+    assert (made.pruned, made.size) == (20, 31)
+    found = check(folder, keys_of(log))
+    assert (found.finding, found.pruned) == (None, 20)
+
+
 def test_bytes_that_went_without_a_record_of_it_are_not_exported(log: AuditLog, clock: Clock, folder: Path) -> None:
     pruned_log(log, clock)
     with log.database.writing() as connection:

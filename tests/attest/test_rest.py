@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import msgspec
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from service.attest import absent, conformance, timing
+from service.attest import absent, cache, conformance, timing
+from service.attest.caller import Caller
 from service.attest.claims import Tally, Verdict, combined
 from service.attest.run import attest
 from service.attest.running import is_running, publish
@@ -19,7 +22,7 @@ from service.attest.stage import Stage
 from service.attest.statistics import compare
 from service.settings import load_settings
 from tenancy.contract import AuditTerms, Contract, GenerationTerms
-from tenancy.errors import NotFound
+from tenancy.errors import InvalidInput, NotFound
 from tests.attest.place import FEW, Place, claim, confuse_tenants, placed, plain, table, verdicts
 
 pytestmark = pytest.mark.timeout(600)
@@ -129,6 +132,63 @@ class TestTiming:
     @pytest.mark.slow
     def test_without_probes_nothing_is_shown(self, stage: Stage) -> None:
         assert timing.examine(measured(stage, 0)).verdict == "INCONCLUSIVE"
+
+
+class Answering:
+    """In the place of a caller: every answer is what `said` gives for who asks, the question and the rest of it."""
+
+    def __init__(self, said: Callable[[str, str, dict[str, Any]], tuple[int, str]]) -> None:
+        self._said = said
+
+    def put(self, *_: object) -> None:
+        pass
+
+    def send(self, *_: object) -> httpx.Response:
+        return httpx.Response(200, json={"data": [{"id": "one"}]})
+
+    def ask(self, canary: Any, user: str, query: str, **more: Any) -> httpx.Response:
+        status, cache = self._said(f"{canary.name}/{user}", query, more)
+        return httpx.Response(status, json={"cache": {"status": cache, "kind": "exact" if cache == "hit" else None}})
+
+    @property
+    def stage(self) -> Any:
+        left, right = SimpleNamespace(name="left"), SimpleNamespace(name="right")
+        options = SimpleNamespace(probes=3, timing=5)
+        settings = SimpleNamespace(cache=SimpleNamespace(enabled=True))
+        return SimpleNamespace(caller=self, left=left, right=right, options=options, settings=settings)
+
+
+def test_what_the_cache_was_not_asked_for_shows_nothing_about_it() -> None:
+    def said(who: str, query: str, more: dict[str, Any]) -> tuple[int, str]:
+        return 200, "hit" if who == "left/ann" else "bypass" if "template" in more else "miss"
+
+    found = cache._identical(Answering(said).stage)
+    assert {one.claim.rpartition(": ")[2]: one.verdict for one in found} == {
+        "user domain": "PASS", "tenant": "PASS", "template": "INCONCLUSIVE", "model": "NOT BUILT",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("refused", ["cross", "fresh"])
+def test_the_time_of_a_refusal_shows_nothing(refused: str) -> None:
+    owners: dict[str, str] = {}
+
+    def said(who: str, query: str, more: dict[str, Any]) -> tuple[int, str]:
+        # What nobody has asked before is asked last.
+        warm, known = len(owners) >= 2 * 25, owners.get(query)
+        owners.setdefault(query, who if not warm else "nobody")
+        if not warm:
+            return 200, "miss"
+        arm = {"right/ana": "own", "left/ana": "cross"}.get(known or "", "fresh")
+        return 503 if arm == refused else 200, "hit" if arm == "own" else "miss"
+
+    _, unexpected = timing._measured(Answering(said).stage)
+    assert unexpected == 5
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "http://[::1", "http://a\0b", "http://é\udce9", "http://"])
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(InvalidInput):
+        Caller(url).send("GET", "/healthz/live")
 
 
 def measured(stage: Stage, probes: int) -> Stage:

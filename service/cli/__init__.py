@@ -161,10 +161,20 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except StrongroomError as error:
         print(f"error: {error}", file=sys.stderr)
         return kind_of(error).exit
+    except UnicodeEncodeError:
+        # Bytes of the shell that are no UTF-8 may name a file, and nothing else.
+        if not any(map(_undecoded, sys.argv[1:] if arguments is None else arguments)):
+            raise
+        print("error: an argument is not valid UTF-8", file=sys.stderr)
+        return USAGE
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return INTERRUPTED
     return found if isinstance(found, int) else DONE
+
+
+def _undecoded(argument: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in argument)
 
 
 def _missing(error: MissingArgumentError) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from cyclopts import App, Parameter
 
 from service.cli.audit import Deleted, OneTenant, System, log_of
-from service.cli.console import DEFAULT, Common, audited, note, opened, print_json, show_record, show_table
+from service.cli.console import DEFAULT, Common, audited, clean, note, opened, print_json, show_record, show_table
 
 if TYPE_CHECKING:
     from audit.log import AuditLog
@@ -190,7 +190,7 @@ def _show(common: Common, part: Part, tenant: str | None, system: bool, deleted:
         body = reports.body_of(report)
         text = reports.csv_of(report, part.table) if part.csv else ""
     if part.csv:
-        sys.stdout.write(text)
+        sys.stdout.write(clean(text.replace("\r\n", "\n")) if sys.stdout.isatty() else text)
         _remark(body)
     elif common.as_json:
         print_json(body)

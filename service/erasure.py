@@ -148,7 +148,9 @@ def _find(control: Control, handle: TenantHandle, log: AuditLog, named: str) -> 
     subjects = log.subjects
     with handle.reading() as view:
         users = schema.users.c
-        by_name = directory.find_user(view, named)
+        # A reference is whose it is, also where somebody was given it for a name.
+        referred = bool(_REFERENCE.fullmatch(named)) and subjects.known(named)
+        by_name = None if referred else directory.find_user(view, named)
         if by_name is not None:
             return _Person(subjects.ref(by_name), by_name, named)
         if _REFERENCE.fullmatch(named):

@@ -192,7 +192,9 @@ def _trained(rows: Sequence[dict[str, Any]], models: Sequence[dict[str, Any]]) -
     if any(row["matching"] for row in rows):
         return "yes"
     undeclared = any(not row["declarations"] for row in rows) or any(model["undeclared_adapter"] for model in models)
-    return "unknown" if undeclared else "no"
+    # What stands in the place of what was declared declares nothing.
+    altered = any(not said["intact"] for row in rows for said in row["declarations"])
+    return "unknown" if undeclared or altered else "no"
 
 
 def _without_record(row: Registered) -> Origin:

@@ -328,6 +328,19 @@ def test_who_was_deleted_before_is_erased_by_the_reference_in_the_audit(
     assert command(capsys, "user", "erase", "u_" + "0" * 32, "--tenant", "acme", "--yes", code=1)
 
 
+def test_a_reference_is_whose_it_is_whatever_others_are_called(
+    house: House, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ask(house, NAME, QUESTION)
+    subject = next(event["actor"]["ref"] for event in house.events("acme") if event["action"] == "answer")
+    house.key("acme", subject)
+    placed = command(capsys, "user", "hold", subject, "--tenant", "acme", "--reason", "case 17")
+    assert placed["subject"] == subject
+    command(capsys, "audit", "release", placed["id"], "--tenant", "acme")
+    assert command(capsys, "user", "erase", subject, "--tenant", "acme", "--yes")["subject"] == subject
+    assert holding(databases(house), *CANARIES) == {"marzipan": [], NAME: []}
+
+
 def test_texts_in_the_retained_log_of_a_deleted_tenant_are_erased_too(
     house: House, capsys: pytest.CaptureFixture[str]
 ) -> None:

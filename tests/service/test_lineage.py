@@ -244,6 +244,7 @@ def test_sources_that_were_changed_on_disk_are_noticed(house: House, folder: Pat
     found = asked(house)
     assert found["adapters"][0]["declarations"][0]["intact"] is False
     assert "are not those that were declared" in found["findings"][0]
+    assert asked(house, document="notice.md")["trained"] == "unknown"
 
 
 # Another tenant's data

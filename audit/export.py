@@ -27,6 +27,7 @@ from audit.log import AuditLog
 from audit.merkle import HASH_BYTES, Frontier
 from audit.notes import Checkpoint, Signer, make
 from audit.offline import manifest as format_of
+from audit.offline.ranges import Ranges
 from audit.parts import FILE, VERIFY, Part, State, line_of, read_part
 from audit.proofs import root
 from audit.record import decode
@@ -298,14 +299,10 @@ class _Export:
             return None
         until = size if self._accounted is None else max(size, self._accounted)
         with self._log.database.reading() as connection:
-            told = connection.execute(
-                select(prunings.c.first, prunings.c.last).where(prunings.c.seq < until).order_by(prunings.c.first)
-            ).all()
+            rows = connection.execute(select(prunings.c.first, prunings.c.last).where(prunings.c.seq < until)).all()
+        told = Ranges((row.first, row.last) for row in rows)
         for first, last in ranges:
-            place = first
-            for row in told:
-                if row.first <= place <= row.last:
-                    place = row.last + 1
+            place = told.past(first)
             if place <= last:
                 return place
         return None

@@ -11,6 +11,7 @@ from pathlib import Path
 from .chain import Chain, size_of
 from .manifest import Manifest, Part, Row, genesis
 from .notes import BLOCK_LEVEL, Key, Note, Tree
+from .ranges import Ranges
 from .verdict import Bad, Report
 
 
@@ -111,7 +112,7 @@ class _Records:
         return None
 
     def _part(self, part: Part, tail: str) -> None:
-        digest, blocks = hashlib.sha256(), iter(part.blocks)
+        digest, blocks, pruned = hashlib.sha256(), iter(part.blocks), Ranges(part.pruned)
         doubt: Bad | None = None
         try:
             for line in self._lines(part):
@@ -122,7 +123,7 @@ class _Records:
                     break
                 if self._tree.size > part.last:
                     raise Bad("forked", self._tree.size, f"{part.file} has more records than were signed")
-                self._row(line, part)
+                self._row(line, pruned)
                 block = self._tree.add(self._prev)
                 if block is not None and block != next(blocks, None):
                     raise Bad("edited", self._since(part), "not the records that were signed", self._tree.size - 1)
@@ -151,7 +152,7 @@ class _Records:
         """The first record of the block that the last one is in, or of the part."""
         return max(part.first, (self._tree.size - 1) >> BLOCK_LEVEL << BLOCK_LEVEL)
 
-    def _row(self, line: bytes, part: Part) -> None:
+    def _row(self, line: bytes, pruned: Ranges) -> None:
         """Check the line where record `tree.size` belongs, and leave its leaf in `prev`."""
         place = self._tree.size
         try:
@@ -169,7 +170,7 @@ class _Records:
         if row.prev != self._prev:
             raise Bad("forked", max(place - 1, 0), f"record {place} does not follow the one that stands before it")
         if row.payload is None:
-            if not any(first <= place <= last for first, last in part.pruned):
+            if pruned.past(place) == place:
                 raise Bad("missing", place, "the record is without its bytes, and was not when it was signed")
             self._report.pruned += 1
         self._note(event)
@@ -209,12 +210,9 @@ class _Records:
 
     def _accounted(self) -> None:
         """Each record without its bytes lies in a range that a record of the log says was pruned."""
-        self._prunings.sort()
+        told = Ranges(self._prunings)
         for part in self._parts:
             for first, last in part.pruned:
-                place = first
-                for begin, end in self._prunings:
-                    if begin <= place <= end:
-                        place = end + 1
+                place = told.past(first)
                 if place <= last:
                     raise Bad("missing", place, "the record was pruned, and no record of the log says so", last)

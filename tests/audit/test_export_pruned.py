@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sqlalchemy import delete, update
 
 from audit import pruning
@@ -16,6 +19,7 @@ from audit.export import export
 from audit.log import AuditLog
 from audit.logs import AuditLogs
 from audit.offline.check import check
+from audit.offline.ranges import Ranges
 from audit.pruning import prune
 from audit.record import Actor, Detail, Draft, Request
 from audit.tables import events, prunings
@@ -170,3 +174,9 @@ def test_a_forged_record_of_a_pruning_accounts_for_nothing(
     assert found is not None
     assert (found.kind, found.at, found.until) == ("missing", 0, 19)
     assert re.search("no record of the log says so", found.reason)
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=8), st.integers(0, 45))
+def test_ranges_are_left_at_their_first_gap(given_ranges: list[tuple[int, int]], place: int) -> None:
+    covered = {number for first, last in given_ranges for number in range(first, last + 1)}
+    assert Ranges(given_ranges).past(place) == next(n for n in itertools.count(place) if n not in covered)

@@ -185,4 +185,5 @@ def _write(path: Path, text: str) -> None:
         with path.open("x", encoding="utf-8", newline="\n") as file:
             file.write(text)
     except OSError as error:
-        raise InvalidInput("the checkpoint cannot be written", item=str(path), remedy=str(error.strerror)) from None
+        reason = f"the checkpoint cannot be written: {error.strerror}"
+        raise InvalidInput(reason, item=str(path), remedy="name a new file, in a folder that is there") from None

@@ -259,6 +259,26 @@ def test_bytes_of_the_shell_that_are_no_text_are_refused(acme: Run, words: tuple
     assert "error: " in err
 
 
+def test_a_report_about_nothing_says_so_and_a_table_needs_csv(acme: Run) -> None:
+    for words in (("document", "notices.md"), ("cache-entry", "ce_none")):
+        code, out, err = acme("audit", "report", *words, "--tenant", "acme")
+        assert (code, out.split("\n", 1)[0][-3:]) == (0, ": 0")
+        assert f"no record of this time is about {words[1]}" in err
+    assert "no record" not in acme("audit", "report", "document", "notice.md", "--tenant", "acme")[2]
+    code, _, err = acme("audit", "report", "document", "notice.md", "--tenant", "acme", "--table", "people")
+    assert (code, "--csv" in err) == (2, True)
+
+
+def test_a_table_names_an_erased_person_by_the_reference(acme: Run) -> None:
+    acme("ask", "How long is the notice period?", "--tenant", "acme", "--user", "ana")
+    acme("user", "erase", "ana", "--tenant", "acme", "--yes")
+    report = ("audit", "report", "document", "notice.md", "--tenant", "acme")
+    asked = [row["actor"] for row in data(acme(*report, "--json"))["uses"] if row["action"] == "answer"]
+    lines = [line.split("\t") for line in acme(*report)[1].splitlines() if "\tanswer\t" in line]
+    assert [line[2] for line in lines] == asked
+    assert len(asked) == 1
+
+
 def test_deletions_show_certificates_and_receipts_with_their_signatures(acme: Run) -> None:
     acme("document", "delete", "notice.md", "--tenant", "acme")
     acme("user", "erase", "bo", "--tenant", "acme", "--yes")

@@ -339,6 +339,15 @@ def test_what_is_missing_is_named_with_the_help_that_explains_it(
     assert err.startswith(f"error: {missing} is missing (`strongroom {words[0]}")
 
 
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [(("audit", "query", "--outcome", "denied"), "audit query "), (("audit", "qury"), "audit "), (("nix",), "")],
+)
+def test_wrong_usage_points_at_the_help_of_its_own_command(cli: Run, words: tuple[str, ...], command: str) -> None:
+    code, _, err = cli(*words)
+    assert (code, f"(`strongroom {command}--help` shows" in err) == (2, True)
+
+
 def test_a_misspelt_setting_is_2(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRONGROOM_SERVER__PROT", "1")
     code, _, err = cli("tenant", "list")

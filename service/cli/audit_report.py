@@ -205,7 +205,7 @@ def _show(common: Common, part: Part, tenant: str | None, system: bool, deleted:
         _remark(body)
         asked = report.about.get("document") or report.about.get("entry")
         if asked and not any(table.rows for table in report.tables.values()):
-            note(f"no record of this time is about {asked}: check the name, its folder too, and the time")
+            note(f"no record of this time is about {clean(str(asked))}: check the name, its folder too, and the time")
 
 
 def _table(common: Common, kind: str, name: str, table: Table, persons: str | int | None) -> None:

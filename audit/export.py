@@ -27,6 +27,7 @@ from audit.log import AuditLog
 from audit.merkle import HASH_BYTES, Frontier
 from audit.notes import Checkpoint, Signer, make
 from audit.offline import manifest as format_of
+from audit.offline.ranges import Ranges
 from audit.parts import FILE, VERIFY, Part, State, line_of, read_part
 from audit.proofs import root
 from audit.record import decode
@@ -67,10 +68,14 @@ def export(
     folder: Path,
     *,
     as_of: int | None = None,
+    accounted: int | None = None,
     part_records: int = PART_RECORDS,
     progress: Progress | None = None,
 ) -> Exported:
     """Bring `folder` up to the log's state, or to that of `as_of` records; a new folder begins with the first record.
+
+    What was pruned must be on record in the export, or, of one of several that follow one another, among the first
+    `accounted` records.
 
     Every record is hashed on its way, and the tree must be the one that the log signed. Raises `Corrupt` where it is
     not, `Conflict` for a folder of other things, `InvalidInput` for an `as_of` that cannot be, `Unavailable`.
@@ -80,7 +85,10 @@ def export(
     log.flush()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with file_lock(folder / ".lock", 0.0), _Export(log, folder, as_of, part_records, progress).clean() as run:
+        with (
+            file_lock(folder / ".lock", 0.0),
+            _Export(log, folder, as_of, accounted, part_records, progress).clean() as run,
+        ):
             return run()
     except OSError as error:
         raise Unavailable("the export cannot be written", item=str(folder), remedy=str(error.strerror)) from error
@@ -96,11 +104,18 @@ def is_own(log: AuditLog, found: format_of.Manifest) -> bool:
 
 class _Export:
     def __init__(
-        self, log: AuditLog, folder: Path, as_of: int | None, part_records: int, progress: Progress | None
+        self,
+        log: AuditLog,
+        folder: Path,
+        as_of: int | None,
+        accounted: int | None,
+        part_records: int,
+        progress: Progress | None,
     ) -> None:
         self._log = log
         self._folder = folder
         self._as_of = as_of
+        self._accounted = accounted
         self._part_records = part_records
         self._progress = progress
         self._reused = 0
@@ -114,7 +129,7 @@ class _Export:
         try:
             yield self._run
         except (Corrupt, Conflict):
-            for path in [*self._folder.glob(".*.partial"), *(self._folder / part.name for part in self._parts)]:
+            for path in [*self._partial(), *(self._folder / part.name for part in self._parts)]:
                 path.unlink(missing_ok=True)
             raise
 
@@ -130,19 +145,38 @@ class _Export:
         state = State(Frontier(), format_of.genesis(self._log.log_id))
         if previous is not None:
             state = State(Frontier(first, previous.nodes), previous.last_leaf)
-        while state.tree.size < size:
-            part = self._left(state, size) or self._write(state, min(size, state.tree.size + self._part_records))
-            self._parts.append(part)
-            if self._progress is not None:
-                self._progress(state.tree.size, size)
+        self._extend(state, size)
+        unaccounted = self._unaccounted(size)
+        if unaccounted is not None and self._as_of is None:
+            # Pruned while it was exported: the record that says so is further on.
+            newest = checkpoint(self._log, force=True) or newest
+            size = newest.size
+            self._extend(state, size)
+            unaccounted = self._unaccounted(size)
+        if unaccounted is not None:
+            raise Conflict(
+                f"record {unaccounted} was pruned later than record {size - 1}",
+                item="as_of",
+                remedy="export the log as it is now, without an earlier size",
+            )
         signed = self._checkpoint(size, state.tree.root(), newest)
-        self._require_accounted(size)
         number = 1 if previous is None else previous.number + 1
         data = self._manifest(number, previous, state, signed)
         self._sweep(first)
         sync_directory(self._folder)
         self._place(format_of.name_of(number), data)
         return self._done(number, first, size, hashlib.sha256(data).hexdigest(), signed.note)
+
+    def _extend(self, state: State, size: int) -> None:
+        while state.tree.size < size:
+            part = self._left(state, size) or self._write(state, min(size, state.tree.size + self._part_records))
+            self._parts.append(part)
+            if self._progress is not None:
+                self._progress(state.tree.size, size)
+
+    def _partial(self) -> list[Path]:
+        """Unfinished files of exports."""
+        return [*self._folder.glob(".records-*.partial"), *self._folder.glob(".manifest-*.partial")]
 
     def _done(self, number: int, first: int, size: int, digest: str, note: str) -> Exported:
         pruned = sum(last - begin + 1 for part in self._parts for begin, last in part.pruned)
@@ -194,9 +228,11 @@ class _Export:
     def _sweep(self, first: int) -> None:
         """Remove what an export that was cut short left and this one does not use."""
         used = {part.name for part in self._parts}
+        for path in self._partial():
+            path.unlink()
         for path in self._folder.iterdir():
             found = FILE.fullmatch(path.name)
-            if path.name.endswith(".partial") or (found and int(found[1]) >= first and path.name not in used):
+            if found and int(found[1]) >= first and path.name not in used:
                 path.unlink()
 
     def _left(self, state: State, size: int) -> Part | None:
@@ -256,26 +292,20 @@ class _Export:
             raise Corrupt(f"the first {size} records do not give their root", item=self._log.log_id, remedy=VERIFY)
         return signed or make(self._log.log_id, size, found, self._log.now(), [signers.current(self._log)])
 
-    def _require_accounted(self, size: int) -> None:
-        """Records without their bytes are those that a record of the export says were pruned."""
+    def _unaccounted(self, size: int) -> int | None:
+        """The first record without its bytes of which no record of the export, or of those that follow, says so."""
         ranges = [(first, last) for part in self._parts for first, last in part.pruned]
         if not ranges:
-            return
+            return None
+        until = size if self._accounted is None else max(size, self._accounted)
         with self._log.database.reading() as connection:
-            told = connection.execute(
-                select(prunings.c.first, prunings.c.last).where(prunings.c.seq < size).order_by(prunings.c.first)
-            ).all()
+            rows = connection.execute(select(prunings.c.first, prunings.c.last).where(prunings.c.seq < until)).all()
+        told = Ranges((row.first, row.last) for row in rows)
         for first, last in ranges:
-            place = first
-            for row in told:
-                if row.first <= place <= row.last:
-                    place = row.last + 1
+            place = told.past(first)
             if place <= last:
-                raise Conflict(
-                    f"record {place} was pruned later than record {size - 1}",
-                    item="as_of",
-                    remedy="export the log as it is now, without an earlier size",
-                )
+                return place
+        return None
 
     def _manifest(self, number: int, previous: format_of.Manifest | None, state: State, signed: Checkpoint) -> bytes:
         signer = signers.current(self._log)

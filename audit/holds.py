@@ -79,7 +79,8 @@ class Holds:
         with self._database.writing() as connection:
             row = connection.execute(select(holds).where(holds.c.id == hold_id)).one_or_none()
             if row is None:
-                raise NotFound("no such hold in this log", item=hold_id[:64])
+                remedy = "`strongroom audit holds` shows those of a log"
+                raise NotFound("no such hold in this log", item=hold_id[:64], remedy=remedy)
             if row.released is not None:
                 raise Conflict("the hold has ended already", item=hold_id)
             ended = {"released": self._clock(), "released_by": by}

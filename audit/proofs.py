@@ -119,13 +119,16 @@ class Tree:
     def inclusion(self, seq: int, size: int) -> tuple[bytes, ...]:
         self._require(size)
         if not 0 <= seq < size:
-            raise InvalidInput("no record of this number is in a tree of this size", item="seq")
+            raise InvalidInput(
+                f"no record {seq} is in a log of {size} records", item="seq", remedy="name a lower number"
+            )
         return tuple(self._path(seq, 0, size))
 
     def consistency(self, old: int, new: int) -> tuple[bytes, ...]:
         self._require(new)
         if not 0 <= old <= new:
-            raise InvalidInput("a tree can only extend a smaller one", item="old")
+            reason = f"a log of {new} records cannot extend one of {old}"
+            raise InvalidInput(reason, item="old", remedy="name the older, smaller state first")
         return tuple(self._between(old, 0, new, whole=True)) if 0 < old < new else ()
 
     def extends(self, old: int, old_root: bytes, new: int, new_root: bytes) -> bool:

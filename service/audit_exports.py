@@ -17,6 +17,7 @@ from tenancy.staging import staging
 
 MAX_RECORDS: Final = 10_000
 """Of one response: some 13 MB, and about a second."""
+_ANYWHERE: Final = 1 << 62
 
 
 class ExportRequest(Body, frozen=True):
@@ -35,7 +36,8 @@ class ExportFile(msgspec.Struct, frozen=True):
 
 class ExportResponse(msgspec.Struct, frozen=True):
     """Records `first` to `size - 1` of a log that has `log_size` now. Kept in one folder, the files of all responses
-    are an export that `strongroom audit verify FOLDER` checks. Nothing was new where there are no files.
+    are an export that `strongroom audit verify FOLDER` checks, once they are all there. Nothing was new where there are
+    no files.
     """
 
     first: int
@@ -51,11 +53,20 @@ def export_next(control: Control, log: AuditLog, wanted: ExportRequest) -> Expor
     earlier = None if wanted.after is None else _manifest(log, wanted.after)
     log.flush()
     first, newest = 0 if earlier is None else earlier.size, log.head().size
-    until = min(newest if wanted.as_of is None else wanted.as_of, first + MAX_RECORDS)
+    ends = newest if wanted.as_of is None else wanted.as_of
+    # What was pruned is on record somewhere up to the end, which is later exports' where this one does not reach it.
+    until, accounted = min(ends, first + MAX_RECORDS), _ANYWHERE if wanted.as_of is None else wanted.as_of
     with staging(control.tenants.data_dir) as folder:
         if earlier is not None:
             (folder / name_of(earlier.number)).write_bytes((wanted.after or "").encode())
-        made = export(log, folder, as_of=until, part_records=MAX_RECORDS)
+        whole = wanted.as_of is None and until == newest
+        made = export(
+            log,
+            folder,
+            as_of=None if whole else until,
+            accounted=None if whole else accounted,
+            part_records=MAX_RECORDS,
+        )
         files = [
             ExportFile(path.name, path.read_bytes().decode())
             for path in sorted(folder.iterdir())

@@ -25,9 +25,10 @@ from cache.certificate.reports import Unlinked, unlink
 from cache.stores.port import CacheStore
 from cache.stores.selector import Selector
 from service.control import Control
+from service.retention import retained
 from service.users import delete_user
 from tenancy import directory, schema
-from tenancy.errors import Conflict, NotFound
+from tenancy.errors import NotFound
 from tenancy.identity import Principal
 from tenancy.tenant import TenantHandle
 
@@ -91,10 +92,7 @@ def erase_retained(control: Control, deleted: str, subject: str, trail: Trail) -
     `deleted` is the tenant's id, `subject` the `actor.ref` of an event. Raises `NotFound`, and `Conflict` for a tenant
     that is still there.
     """
-    tenant_id, name = control.tenants.resolve(deleted)
-    there = control.tenants.adoption.known(tenant_id).name
-    if there is not None:
-        raise Conflict("the tenant is not deleted", item=there, remedy=f"give --tenant {there}")
+    tenant_id, name = retained(control, deleted)
     log = control.logs.of_id(tenant_id)
     if not log.subjects.known(subject):
         raise NotFound("nobody in this log has this reference", item=subject[:64], remedy="give an event's actor.ref")
@@ -150,7 +148,9 @@ def _find(control: Control, handle: TenantHandle, log: AuditLog, named: str) -> 
     subjects = log.subjects
     with handle.reading() as view:
         users = schema.users.c
-        by_name = directory.find_user(view, named)
+        # A reference is whose it is, also where somebody was given it for a name.
+        referred = bool(_REFERENCE.fullmatch(named)) and subjects.known(named)
+        by_name = None if referred else directory.find_user(view, named)
         if by_name is not None:
             return _Person(subjects.ref(by_name), by_name, named)
         if _REFERENCE.fullmatch(named):

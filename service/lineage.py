@@ -95,11 +95,12 @@ def lineage(
     """
     handle = control.tenants.open(principal, suspended=True)
     record = _Record(origins(handle.audit), refusals(handle.audit))
+    asked = set() if document is None else {unicodedata.normalize("NFC", document)}
     with handle.reading() as view:
         tenant = _Tenant(
             name=handle.name,
             rows={one.id: one for one in registered(view)},
-            versions=_versions(view, record.documents),
+            versions=_versions(view, record.documents | asked),
             models=list(_models(control.settings, handle, view)),
         )
     return _answer(tenant, record, _events(control.logs.of(principal)), document, adapter, shown)
@@ -176,6 +177,9 @@ def _answer(
     rows = [_adapter(tenant, one, named, events, shown) for one in found]
     refused = [one for one in record.refused if named in (None, one.document)]
     answering = tenant.models if adapter is None else []
+    findings = list(_findings(rows, answering))
+    if named is not None and not tenant.deleted and named not in {one for one, _ in tenant.versions}:
+        findings.append(f"no document {named} was ever here: check the name, its folder too")
     return {
         "tenant": tenant.name,
         "document": document,
@@ -184,7 +188,7 @@ def _answer(
         "adapters": rows,
         "refused": [] if adapter is not None else [_refused(tenant, one) for one in refused[:shown]],
         "models": list(answering),
-        "findings": list(_findings(rows, answering)),
+        "findings": findings,
     }
 
 
@@ -192,7 +196,9 @@ def _trained(rows: Sequence[dict[str, Any]], models: Sequence[dict[str, Any]]) -
     if any(row["matching"] for row in rows):
         return "yes"
     undeclared = any(not row["declarations"] for row in rows) or any(model["undeclared_adapter"] for model in models)
-    return "unknown" if undeclared else "no"
+    # What stands in the place of what was declared declares nothing.
+    altered = any(not said["intact"] for row in rows for said in row["declarations"])
+    return "unknown" if undeclared or altered else "no"
 
 
 def _without_record(row: Registered) -> Origin:

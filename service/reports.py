@@ -32,8 +32,10 @@ _UNTOLD: Final = frozenset({"user", "persons"})
 
 _CERTIFICATES: Final = ("tenant", "tenant_id", "created", "deleted", "log_size", "log_root", "signature")
 _RECEIPTS: Final = ("id", "subject", "outcome", "finished", "signature")
-# A spreadsheet takes a cell that begins so for a formula.
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+# A spreadsheet takes a cell that begins so for a formula, some also the wide forms of East Asian scripts.
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+# More digits than a record's number can have.
+_LONG: Final = 20
 
 
 def asked_of(given: Mapping[str, str | int | None]) -> Asked:
@@ -61,7 +63,7 @@ def cache_entry(log: AuditLog, entry: str, asked: Asked, origin: Callable[[str],
     """`entry` is its id, or the number of an event that is about it. Where it was never served, `origin` says by which
     record it was made.
     """
-    name = entry_of(log, int(entry)) if entry.isascii() and entry.isdigit() else entry
+    name = entry_of(log, int(entry)) if entry.isascii() and entry.isdigit() and len(entry) < _LONG else entry
     report = cache_entry_report(log, name, asked)
     if report.tables["origin"].rows:
         return report

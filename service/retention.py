@@ -12,7 +12,7 @@ from audit.trail import Trail
 from metering.ledger import UsageLedger
 from service.control import Control
 from tenancy.contract import Retention, stored_contract
-from tenancy.errors import InvalidInput
+from tenancy.errors import Conflict, InvalidInput
 from tenancy.identity import Principal
 
 
@@ -23,9 +23,20 @@ def one_log(
     if [tenant is not None, system, deleted is not None].count(True) != 1:
         raise InvalidInput("name one log", item="audit", remedy="give --tenant NAME, --system or --deleted ID")
     if deleted is not None:
-        return None, control.logs.of_id(control.tenants.resolve(deleted)[0])
+        return None, control.logs.of_id(retained(control, deleted)[0])
     principal = None if tenant is None else control.authenticator.operator(tenant)
     return principal, control.logs.of(principal)
+
+
+def retained(control: Control, deleted: str) -> tuple[str, str]:
+    """Id and name of a deleted tenant, whose log is all that is left. Raises `NotFound`, and `Conflict` for a tenant
+    that is still there: what is done with its log belongs on record there.
+    """
+    tenant_id, name = control.tenants.resolve(deleted)
+    there = control.tenants.adoption.known(tenant_id).name
+    if there is not None:
+        raise Conflict("the tenant is not deleted", item=there, remedy=f"give --tenant {there}")
+    return tenant_id, name
 
 
 def class_of(control: Control, tenant: str | None, *, deleted: bool = False) -> Retention:

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import base64
+import stat
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from .manifest import NAME, Manifest, name_of
 from .notes import Key, Tree
 from .verdict import Bad
+
+MAX_MANIFEST: Final = 1 << 30
+"""Bytes; one of a thousand million records has a quarter of it."""
 
 
 def rotation(log: str, old: bytes, new: bytes) -> bytes:
     """What the old key of a log signs about the new one; both are raw."""
     keys = "\n".join(base64.b64encode(key).decode() for key in (old, new))
     return f"strongroom audit key\n{log}\n{keys}\n".encode()
+
+
+def size_of(path: Path) -> int:
+    """The bytes of a file. Raises `ValueError` for what is none, such as a device or a pipe, which may have no end."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError("it is no regular file")
+    return found.st_size
 
 
 class Chain:
@@ -52,6 +65,8 @@ class Chain:
     def _read(self, number: int) -> None:
         name, begin = name_of(number), self.newest.size if self.manifests else self.first
         try:
+            if size_of(self.folder / name) > MAX_MANIFEST:
+                raise ValueError("it is too large")
             self.manifests.append(Manifest.read((self.folder / name).read_bytes()))
         except FileNotFoundError:
             raise Bad("missing", begin, f"{name} is not there, and a later one is") from None
@@ -105,10 +120,16 @@ class Chain:
         return None
 
     def _learn(self, newest: Manifest) -> None:
-        """Believe a key that an earlier, believed one signed as its successor."""
-        for listed in newest.keys:
-            by = self.keys.get(listed.signed_by or "")
-            if by is None or not by.name == listed.key.name == newest.origin:
-                continue
-            if by.signed(rotation(newest.log, by.public, listed.key.public), listed.signature):
-                self.keys.setdefault(listed.key.id, listed.key)
+        """Believe a key that a believed one signed as its successor, and so on; they may stand in any
+        order, as a clock is set back at times.
+        """
+        waiting, known = list(newest.keys), -1
+        while known != len(self.keys):
+            known = len(self.keys)
+            for listed in list(waiting):
+                by = self.keys.get(listed.signed_by or "")
+                if by is None or not by.name == listed.key.name == newest.origin:
+                    continue
+                waiting.remove(listed)
+                if by.signed(rotation(newest.log, by.public, listed.key.public), listed.signature):
+                    self.keys.setdefault(listed.key.id, listed.key)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from .chain import Chain
+from .chain import Chain, size_of
 from .manifest import Manifest, Part, Row, genesis
 from .notes import BLOCK_LEVEL, Key, Note, Tree
+from .ranges import Ranges
 from .verdict import Bad, Report
 
 
@@ -46,6 +48,15 @@ def check(folder: Path, vkeys: Sequence[str], checkpoints: Sequence[str] = (), a
     except Bad as bad:
         report.finding = bad.finding
     return report
+
+
+def _number_in(line: bytes) -> object:
+    """The number of the record of a line, None where it cannot be read."""
+    try:
+        row = Row.read(line)
+    except ValueError:
+        return None
+    return row.seq if row.payload is None else row.event().get("seq")
 
 
 class _Records:
@@ -101,23 +112,26 @@ class _Records:
         return None
 
     def _part(self, part: Part, tail: str) -> None:
-        digest, blocks = hashlib.sha256(), iter(part.blocks)
+        digest, blocks, pruned = hashlib.sha256(), iter(part.blocks), Ranges(part.pruned)
         doubt: Bad | None = None
         try:
-            with (self._chain.folder / part.file).open("rb") as file:
-                for line in file:
-                    digest.update(line)
-                    if not line.endswith(b"\n"):
-                        break
-                    if self._tree.size > part.last:
-                        raise Bad("forked", self._tree.size, f"{part.file} has more records than were signed")
-                    self._row(line, part)
-                    block = self._tree.add(self._prev)
-                    if block is not None and block != next(blocks, None):
-                        raise Bad("edited", self._since(part), "not the records that were signed", self._tree.size - 1)
-                    doubt = doubt or self._compare()
+            for line in self._lines(part):
+                digest.update(line)
+                if len(line) > part.size:
+                    raise Bad("edited", self._tree.size, "the line is longer than its part was")
+                if not line.endswith(b"\n"):
+                    break
+                if self._tree.size > part.last:
+                    raise Bad("forked", self._tree.size, f"{part.file} has more records than were signed")
+                self._row(line, pruned)
+                block = self._tree.add(self._prev)
+                if block is not None and block != next(blocks, None):
+                    raise Bad("edited", self._since(part), "not the records that were signed", self._tree.size - 1)
+                doubt = doubt or self._compare()
         except FileNotFoundError:
             raise Bad(tail, part.first, f"{part.file} is not there", part.last) from None
+        except ValueError as error:
+            raise Bad("edited", part.first, f"{part.file}: {error}", part.last) from None
         if self._tree.size <= part.last:
             raise Bad(tail, self._tree.size, f"{part.file} ends before this record", part.last)
         if digest.hexdigest() != part.sha256:
@@ -126,11 +140,19 @@ class _Records:
             # Only now: a part that somebody changed says more exactly where.
             raise doubt
 
+    def _lines(self, part: Part) -> Iterator[bytes]:
+        """The lines of a part; of one that is longer than the whole part was, no more than shows it."""
+        path = self._chain.folder / part.file
+        size_of(path)
+        with path.open("rb") as file:
+            while line := file.readline(part.size + 1):
+                yield line
+
     def _since(self, part: Part) -> int:
         """The first record of the block that the last one is in, or of the part."""
         return max(part.first, (self._tree.size - 1) >> BLOCK_LEVEL << BLOCK_LEVEL)
 
-    def _row(self, line: bytes, part: Part) -> None:
+    def _row(self, line: bytes, pruned: Ranges) -> None:
         """Check the line where record `tree.size` belongs, and leave its leaf in `prev`."""
         place = self._tree.size
         try:
@@ -148,7 +170,7 @@ class _Records:
         if row.prev != self._prev:
             raise Bad("forked", max(place - 1, 0), f"record {place} does not follow the one that stands before it")
         if row.payload is None:
-            if not any(first <= place <= last for first, last in part.pruned):
+            if pruned.past(place) == place:
                 raise Bad("missing", place, "the record is without its bytes, and was not when it was signed")
             self._report.pruned += 1
         self._note(event)
@@ -167,17 +189,9 @@ class _Records:
     def _elsewhere(self, wanted: int) -> bool:
         """Whether record `wanted` stands in some other place of the export."""
         for part in self._parts:
-            try:
-                lines = (self._chain.folder / part.file).open("rb")
-            except FileNotFoundError:
-                continue
-            with lines:
-                for line in lines:
-                    try:
-                        row = Row.read(line)
-                    except ValueError:
-                        continue
-                    if (row.seq if row.payload is None else row.event().get("seq")) == wanted:
+            with suppress(FileNotFoundError, ValueError):
+                for line in self._lines(part):
+                    if _number_in(line) == wanted:
                         return True
         return False
 
@@ -196,12 +210,9 @@ class _Records:
 
     def _accounted(self) -> None:
         """Each record without its bytes lies in a range that a record of the log says was pruned."""
-        self._prunings.sort()
+        told = Ranges(self._prunings)
         for part in self._parts:
             for first, last in part.pruned:
-                place = first
-                for begin, end in self._prunings:
-                    if begin <= place <= end:
-                        place = end + 1
+                place = told.past(first)
                 if place <= last:
                     raise Bad("missing", place, "the record was pruned, and no record of the log says so", last)

@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
         notes = [path.read_text(encoding="utf-8") for path in given.checkpoint]
         found = check(given.folder, given.key, notes, None if given.after is None else given.after.read_bytes())
     except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {plain(str(error))}", file=sys.stderr)
         return 2
     print(json.dumps(asdict(found)) if given.json else "\n".join(lines(found)))
     return 0 if found.finding is None else 1
@@ -62,4 +62,9 @@ def lines(found: Report) -> list[str]:
         said.append(f"{found.open} intents have no outcome here: they were under way when the export was made")
     if found.unnamed:
         said.append(f"not part of the export: {', '.join(found.unnamed)}")
-    return said
+    return [plain(line) for line in said]
+
+
+def plain(text: str) -> str:
+    """`text` without what a stranger's export could write to the terminal, or what has no form there."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)

@@ -34,13 +34,14 @@ def genesis(log: str) -> bytes:
 
 @dataclass(frozen=True)
 class Part:
-    """A file of records `first` to `last`. `blocks` are the roots of the blocks that end in it, `pruned` the ranges
-    (first, last) of records whose bytes were destroyed.
+    """A file of records `first` to `last`, of `size` bytes. `blocks` are the roots of the blocks that end in it,
+    `pruned` the ranges (first, last) of records whose bytes were destroyed.
     """
 
     file: str
     first: int
     last: int
+    size: int
     sha256: str
     blocks: tuple[bytes, ...]
     pruned: tuple[tuple[int, int], ...]
@@ -89,7 +90,7 @@ class Manifest:
         """Raises `ValueError` for anything but a manifest, whoever signed it."""
         try:
             return _manifest(data)
-        except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (LookupError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"a field is missing or of another kind ({error})") from None
 
 
@@ -166,7 +167,7 @@ def _part(found: dict[str, Any]) -> Part:
         raise ValueError("a part is not what it should be")
     pruned = tuple((_number(one[0]), _number(one[1])) for one in found["pruned"])
     blocks = tuple(map(bytes.fromhex, found["blocks"]))
-    return Part(found["file"], first, last, _text(found["sha256"]), blocks, pruned)
+    return Part(found["file"], first, last, _number(found["bytes"]), _text(found["sha256"]), blocks, pruned)
 
 
 def _listed(found: dict[str, Any]) -> Listed:

@@ -85,7 +85,11 @@ def _identical(stage: Stage) -> list[Claim]:
             if answered.status_code != httpx.codes.OK:
                 tallies[name].void(f"HTTP {answered.status_code}")
                 continue
-            leaked = _hit(answered) is not None or (canary is stage.right and foreign in answered.text)
+            status = answered.json()["cache"]["status"]
+            if status == "bypass":
+                tallies[name].void("the cache was not asked")
+                continue
+            leaked = status == "hit" or (canary is stage.right and foreign in answered.text)
             tallies[name].probe(leaked, f"question {number}")
         held = _hit(stage.caller.ask(stage.left, "ann", query)) == "exact"
         for tally in tallies.values():

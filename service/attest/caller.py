@@ -36,7 +36,10 @@ class Caller:
             raise InvalidInput("this is no address of a service", item=url[:200], remedy="http:// or https://")
         self.url = url.rstrip("/")
         self._stopped = stopped
-        self._client = httpx.Client(base_url=self.url, timeout=LIMIT_S, trust_env=False, verify=trust)
+        try:
+            self._client = httpx.Client(base_url=self.url, timeout=LIMIT_S, trust_env=False, verify=trust)
+        except (httpx.InvalidURL, ValueError) as error:
+            raise InvalidInput("this is no address of a service", item=ascii(url[:200]), remedy=str(error)) from None
 
     @classmethod
     def of(

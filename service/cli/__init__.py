@@ -39,7 +39,8 @@ _READER_GONE: Final = 141
 _EPILOGUE: Final = """\
 Exit codes: 0 done; 1 some items failed, each named with its reason; 2 wrong usage; 130 stopped by Ctrl-C.
 
-Settings: `--config FILE` or STRONGROOM_CONFIG, and STRONGROOM_SECTION__KEY; `strongroom doctor --settings` lists them.
+Settings: `--config FILE` after the command, or STRONGROOM_CONFIG, and STRONGROOM_SECTION__KEY; `strongroom doctor
+--settings` lists them.
 
 `--json` gives machine-readable output on every command. All commands but a second `serve` work while a server runs.
 """
@@ -162,15 +163,26 @@ def run(arguments: Sequence[str] | None = None) -> int:
         )
         return USAGE
     except CycloptsError as error:
-        print(f"error: {error} (`strongroom --help` shows the commands)", file=sys.stderr)
+        command = " ".join(("strongroom", *(error.command_chain or ())))
+        print(f"error: {error} (`{command} --help` shows what there is)", file=sys.stderr)
         return USAGE
     except StrongroomError as error:
         print(f"error: {error}", file=sys.stderr)
         return kind_of(error).exit
+    except UnicodeEncodeError:
+        # Bytes of the shell that are no UTF-8 may name a file, and nothing else.
+        if not any(map(_undecoded, sys.argv[1:] if arguments is None else arguments)):
+            raise
+        print("error: an argument is not valid UTF-8", file=sys.stderr)
+        return USAGE
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return INTERRUPTED
     return found if isinstance(found, int) else DONE
+
+
+def _undecoded(argument: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in argument)
 
 
 def _missing(error: MissingArgumentError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,7 @@ import msgspec
 from cyclopts import Parameter
 
 from service.cli.console import DEFAULT, Common, note, opened, print_json
+from tenancy.errors import InvalidInput, Unavailable
 
 if TYPE_CHECKING:
     from service.attest.stage import Options
@@ -43,23 +45,39 @@ def attest(
     from service.attest.run import attest as run
 
     with opened(common) as control:
+        folder = output or control.settings.data_path / FOLDER
+        _require_folder(folder)
         options = _options(control.settings.attest, probes, timing, log, adapter)
         caller = Caller.of(control.settings.server, url, ca)
         try:
             report = run(control, caller, options, tenants=tenant, progress=lambda layer: note(f"examining {layer}"))
         finally:
             caller.close()
-        written = write(report, output or control.settings.data_path / FOLDER)
+        try:
+            written = write(report, folder)
+        except OSError as error:
+            raise Unavailable(
+                "the report cannot be written", item=str(folder), remedy=f"{error.strerror}; attest again"
+            ) from error
     print_json(report) if common.as_json else print(markdown(report))
     note(f"the report is at {written[0]}")
     return int(report["verdict"] in {"FAIL", "INCONCLUSIVE"})
+
+
+def _require_folder(folder: Path) -> None:
+    """Raise `InvalidInput` for a folder that no report can be written to, before anything is probed."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise InvalidInput("this is no folder for reports", item=str(folder), remedy=str(error.strerror)) from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InvalidInput("this folder cannot be written to", item=str(folder))
 
 
 def _options(
     settings: AttestSettings, probes: int | None, timing: int | None, log: Path | None, adapter: Path | None
 ) -> Options:
     from service.attest.stage import options_of
-    from tenancy.errors import InvalidInput
 
     for name, value, least in (("--probes", probes, 1), ("--timing", timing, 0)):
         if value is not None and value < least:

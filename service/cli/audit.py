@@ -216,12 +216,9 @@ def log_of(
     control: Control, tenant: str | None, system: bool, deleted: str | None
 ) -> tuple[Principal | None, AuditLog]:
     """The log that was asked for. Reading a deleted tenant's is recorded in the system's."""
-    if [tenant is not None, system, deleted is not None].count(True) != 1:
-        raise InvalidInput("name one log", item="audit", remedy="give --tenant NAME, --system or --deleted ID")
-    if deleted is not None:
-        return None, control.logs.of_id(control.tenants.resolve(deleted)[0])
-    principal = None if tenant is None else control.authenticator.operator(tenant)
-    return principal, control.logs.of(principal)
+    from service.retention import one_log
+
+    return one_log(control, tenant, system=system, deleted=deleted)
 
 
 def _rows(events: list[dict[str, Any]], log: AuditLog, asked: str | None) -> list[dict[str, Any]]:

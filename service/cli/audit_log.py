@@ -155,7 +155,7 @@ def _consistency(log: AuditLog, old: str, new: int | None) -> dict[str, Any]:
     from audit.signers import public_keys
     from service.proofs import consistency_of, newest
 
-    if old.isascii() and old.isdigit():
+    if old.isascii() and old.isdigit() and len(old) < 20:
         return consistency_of(log, int(old), new)
     kept = verify_note(read_checkpoint(Path(old)).note, *(one.vkey for one in public_keys(log)))
     ends = newest(log).size if new is None else new
@@ -185,4 +185,5 @@ def _write(path: Path, text: str) -> None:
         with path.open("x", encoding="utf-8", newline="\n") as file:
             file.write(text)
     except OSError as error:
-        raise InvalidInput("the checkpoint cannot be written", item=str(path), remedy=str(error.strerror)) from None
+        reason = f"the checkpoint cannot be written: {error.strerror}"
+        raise InvalidInput(reason, item=str(path), remedy="name a new file, in a folder that is there") from None

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from cyclopts import App, Parameter
 
 from service.cli.audit import Deleted, OneTenant, System, log_of
-from service.cli.console import DEFAULT, Common, audited, note, opened, print_json, show_record, show_table
+from service.cli.console import DEFAULT, Common, audited, clean, note, opened, print_json, show_record, show_table
+from tenancy.errors import InvalidInput
 
 if TYPE_CHECKING:
     from audit.log import AuditLog
@@ -178,6 +179,10 @@ def _show(common: Common, part: Part, tenant: str | None, system: bool, deleted:
     given: dict[str, str | int | None] = {
         "since": part.since, "until": part.until, "as_of": part.as_of, "limit": part.limit, "after": part.after,
     }  # fmt: skip
+    if part.table is not None and not part.csv:
+        raise InvalidInput(
+            "only CSV has one table", item="--table", remedy="add --csv, or leave it out to see every table"
+        )
     with opened(common) as control:
         principal, log = log_of(control, tenant, system, deleted)
 
@@ -190,7 +195,7 @@ def _show(common: Common, part: Part, tenant: str | None, system: bool, deleted:
         body = reports.body_of(report)
         text = reports.csv_of(report, part.table) if part.csv else ""
     if part.csv:
-        sys.stdout.write(text)
+        sys.stdout.write(clean(text.replace("\r\n", "\n")) if sys.stdout.isatty() else text)
         _remark(body)
     elif common.as_json:
         print_json(body)
@@ -198,6 +203,9 @@ def _show(common: Common, part: Part, tenant: str | None, system: bool, deleted:
         for name, table in report.tables.items():
             _table(common, report.kind, name, table, report.about.get("persons"))
         _remark(body)
+        asked = report.about.get("document") or report.about.get("entry")
+        if asked and not any(table.rows for table in report.tables.values()):
+            note(f"no record of this time is about {clean(str(asked))}: check the name, its folder too, and the time")
 
 
 def _table(common: Common, kind: str, name: str, table: Table, persons: str | int | None) -> None:
@@ -205,8 +213,11 @@ def _table(common: Common, kind: str, name: str, table: Table, persons: str | in
     row, is shown line by line.
     """
     wanted = _BRIEF.get((kind, name), table.columns)
-    told = [column for column in wanted if any(row.get(column) not in (None, 0) for row in table.rows)]
     rows = [{**row, **_short(row)} for row in table.rows]
+    if name == "uses":
+        # Of a person who was erased only the reference is left, and tells them from others.
+        rows = [{**row, "user": row.get("user") or row.get("actor")} for row in rows]
+    told = [column for column in wanted if any(row.get(column) not in (None, 0) for row in rows)]
     print(f"{name}: {len(rows)}" + (f" of {persons}" if name == "people" and persons != len(rows) else ""))
     if name == "origin":
         for row in rows:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 import sys
 import unicodedata
@@ -48,6 +49,9 @@ class Common:
 
 
 DEFAULT = Common()
+
+_UNENCODED: Final = re.compile("[\ud800-\udfff]")
+_UNSHOWN: Final = re.compile("[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 
 
 @contextmanager
@@ -140,7 +144,11 @@ def show_record(common: Common, record: Mapping[str, Any]) -> None:
 
 
 def print_json(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None, default=str))
+    shown = sys.stdout.isatty()
+    text = json.dumps(value, ensure_ascii=False, indent=2 if shown else None, default=str)
+    # The same JSON, with escapes for what could write to a terminal and for what has no UTF-8 form.
+    strange = _UNSHOWN if shown else _UNENCODED
+    print(strange.sub(lambda found: json.dumps(found[0])[1:-1], text))
 
 
 def note(text: str) -> None:

@@ -173,6 +173,16 @@ def test_the_command_beside_a_server(
     assert run(["attest", "--url", address]) not in {0, 2}
 
 
+def test_a_folder_that_takes_no_report_is_said_before_anything_is_probed(
+    environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "file").write_text("")
+    assert run(["attest", "--url", "http://127.0.0.1:9", "--output", str(tmp_path / "file")]) == 2
+    assert "no folder for reports" in capsys.readouterr().err
+
+
 def test_a_server_attests_itself(environment: dict[str, str], tmp_path: Path) -> None:
     environment |= {"STRONGROOM_ATTEST__EVERY_H": "0.0005"}
     with serving(environment, tmp_path / "log", limit_s=200) as (process, _):

@@ -251,8 +251,10 @@ def test_a_folder_of_other_things_is_left_alone(log: AuditLog, folder: Path) -> 
     folder.mkdir()
     (folder / "notes.txt").write_text("mine")
     fill(log, 2)
+    (folder / ".notes.txt.partial").write_text("mine")
     with pytest.raises(Conflict):
         export(log, folder)
+    assert {path.name for path in folder.iterdir()} == {"notes.txt", ".notes.txt.partial", ".lock"}
 
 
 def test_a_folder_of_another_log_is_refused(log: AuditLog, folder: Path, logs: object) -> None:

@@ -17,6 +17,7 @@ from audit.offline.check import check
 from audit.offline.manifest import Manifest
 from audit.pruning import prune
 from audit.rotation import rotate
+from audit.verify import verify
 from tenancy.control import Tenants
 from tenancy.errors import Conflict
 from tests.audit.test_export import fill, keys_of
@@ -94,3 +95,15 @@ def test_an_honest_log_is_never_accused(log: AuditLog, clock: Clock, tmp_path: P
     assert found.size == log.head().size
     assert len(found.agreed) == len([note for note in notes if note.split("\n")[1] != "0"])
     assert check(folder, keys_of(log)[-1:], notes).finding is None
+
+
+def test_a_clock_that_was_set_back_between_two_keys_accuses_nobody(log: AuditLog, clock: Clock, tmp_path: Path) -> None:
+    fill(log, 3)
+    checkpoint(log)
+    (first,) = keys_of(log)
+    for step in (DAY, -3 * DAY, DAY):
+        clock.now += step
+        rotate(log)
+    export(log, tmp_path / "export")
+    assert check(tmp_path / "export", [first]).finding is None
+    assert verify(log).finding is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sqlalchemy import delete, update
 
 from audit import pruning
@@ -16,6 +19,7 @@ from audit.export import export
 from audit.log import AuditLog
 from audit.logs import AuditLogs
 from audit.offline.check import check
+from audit.offline.ranges import Ranges
 from audit.pruning import prune
 from audit.record import Actor, Detail, Draft, Request
 from audit.tables import events, prunings
@@ -105,6 +109,22 @@ def test_an_export_of_before_the_pruning_cannot_be_made_after_it(log: AuditLog, 
     assert not list(folder.glob("[!.]*"))
 
 
+def test_pruning_while_a_log_is_exported_keeps_no_export_from_being_made(
+    log: AuditLog, clock: Clock, folder: Path
+) -> None:
+    fill(log, 30)
+    clock.now += 1_000
+
+    def begin(done: int, of: int) -> None:
+        if done == 10:
+            prune(log, START + 500, announce)
+
+    made = export(log, folder, part_records=10, progress=begin)
+    assert (made.pruned, made.size) == (20, 31)
+    found = check(folder, keys_of(log))
+    assert (found.finding, found.pruned) == (None, 20)
+
+
 def test_bytes_that_went_without_a_record_of_it_are_not_exported(log: AuditLog, clock: Clock, folder: Path) -> None:
     pruned_log(log, clock)
     with log.database.writing() as connection:
@@ -154,3 +174,9 @@ def test_a_forged_record_of_a_pruning_accounts_for_nothing(
     assert found is not None
     assert (found.kind, found.at, found.until) == ("missing", 0, 19)
     assert re.search("no record of the log says so", found.reason)
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=8), st.integers(0, 45))
+def test_ranges_are_left_at_their_first_gap(given_ranges: list[tuple[int, int]], place: int) -> None:
+    covered = {number for first, last in given_ranges for number in range(first, last + 1)}
+    assert Ranges(given_ranges).past(place) == next(n for n in itertools.count(place) if n not in covered)

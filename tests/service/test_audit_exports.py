@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from audit.offline.check import check
+from audit.pruning import prune
 from audit.signers import public_keys
 from tenancy.identity import Role
+from tests.audit.test_export_pruned import announce
 from tests.service.house import House, problem
 
 PATH = "/v1/audit/exports"
@@ -101,3 +103,24 @@ def test_an_export_as_of_a_size(house: House) -> None:
     problem(house.post(PATH, key, {"as_of": 1, "after": manifest}), 422, "invalid-input")
     problem(house.post(PATH, key, {"as_of": 9_999}), 422, "invalid-input")
     problem(house.post(PATH, key, {"size": 1}), 422, "invalid-input")
+
+
+@pytest.mark.parametrize("wanted", [lambda _: {}, lambda size: {"as_of": size}])
+def test_a_pruned_log_is_exported_in_pieces_too(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: Callable[[int], dict[str, int]]
+) -> None:
+    control = house.services.control
+    log = control.logs.of(control.authenticator.operator("acme"))
+    assert prune(log, log.now() + 1.0, announce).records
+    monkeypatch.setattr("service.audit_exports.MAX_RECORDS", 3)
+    folder, found = tmp_path / "kept", exported(house)
+    manifest, size = keep(folder, found), found["log_size"]
+    while found["size"] < size:
+        found = exported(house, after=manifest, **wanted(size))
+        manifest = keep(folder, found)
+    report = check(folder, keys_of(house, "acme"))
+    assert report.finding is None
+    assert report.pruned
+    # As of a size before the record that accounts for it, none can be made.
+    auditor = house.key("acme", "paula", Role.AUDITOR)
+    problem(house.post(PATH, auditor, {"as_of": 2}), 409, "conflict")

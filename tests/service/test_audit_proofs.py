@@ -132,7 +132,9 @@ def test_the_command_shows_keys_and_checkpoints(acme: Run, tmp_path: Path) -> No
     file = tmp_path / "checkpoint.txt"
     assert acme("audit", "checkpoint", str(file), "--tenant", "acme")[0] == 0
     assert verify_note(file.read_text(), key["key"]).size > verify_note(note, key["key"]).size
-    assert acme("audit", "checkpoint", str(file), "--tenant", "acme")[0] == 2
+    code, _, err = acme("audit", "checkpoint", str(file), "--tenant", "acme")
+    assert code == 2
+    assert f"{file}: the checkpoint cannot be written: File exists (name a new file" in err
     (system,) = data(acme("audit", "key", "--system", "--json"))
     assert system["key"] != key["key"]
     assert acme("audit", "key")[0] == 2
@@ -153,6 +155,10 @@ def test_the_command_proves(acme: Run, tmp_path: Path) -> None:
     assert (found["old"], found["new"]) == (1, 3)
     for words in (("--seq", "1", "--size", "9" * 30), ("--seq", "9" * 30), ("--consistency", "9" * 30)):
         assert acme("audit", "prove", "--tenant", "acme", *words)[0] == 2
+    assert (
+        "no record 7 is in a log of 3 records ("
+        in acme("audit", "prove", "--tenant", "acme", "--seq", "7", "--size", "3")[2]
+    )
     assert acme("audit", "prove", "--tenant", "acme")[0] == 2
     assert acme("audit", "prove", "--tenant", "acme", "--seq", "1", "--consistency", "1")[0] == 2
     for name, text in (("other.txt", file.read_text().replace(f"\n{kept.size}\n", "\n1\n")), ("no.txt", "no")):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from service.cli import app, run
-from service.cli.console import DEFAULT, show_table
+from service.cli.console import DEFAULT, print_json, show_table
 from tests.layout.scope_rule import ROOT
 
 Run = Callable[..., tuple[int, str, str]]
@@ -339,10 +339,33 @@ def test_what_is_missing_is_named_with_the_help_that_explains_it(
     assert err.startswith(f"error: {missing} is missing (`strongroom {words[0]}")
 
 
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [(("audit", "query", "--outcome", "denied"), "audit query "), (("audit", "qury"), "audit "), (("nix",), "")],
+)
+def test_wrong_usage_points_at_the_help_of_its_own_command(cli: Run, words: tuple[str, ...], command: str) -> None:
+    code, _, err = cli(*words)
+    assert (code, f"(`strongroom {command}--help` shows" in err) == (2, True)
+
+
 def test_a_misspelt_setting_is_2(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRONGROOM_SERVER__PROT", "1")
     code, _, err = cli("tenant", "list")
     assert (code, "did you mean server.port?" in err) == (2, True)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_json_writes_nothing_strange_to_a_terminal_and_has_a_form_for_all(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    value = {"name": "é\x9b2J\x7f\u202e\udce9", "lines": "a\nb"}
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    print_json(value)
+    said = capsys.readouterr().out
+    assert json.loads(said) == value
+    assert said.encode()
+    assert "é" in said
+    assert not terminal or not {"\x9b", "\x7f", "\u202e"} & set(said)
 
 
 def test_the_help_teaches_and_covers_every_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from sqlalchemy import select
 from structlog.testing import capture_logs
 
 from audit import proofs
-from audit.checkpoints import checkpoint, verify_note
+from audit.checkpoints import Checkpoint, checkpoint, verify_note
 from audit.log import AuditLog
 from audit.signers import public_keys
 from audit.subject_tables import SUBJECTS_FILE, subject_keys
@@ -138,6 +138,19 @@ def wrapped_keys(log: AuditLog, subject: str) -> Iterator[list[bytes]]:
         yield [key for key in connection.execute(own).scalars() if key is not None]
 
 
+def assert_proofs_stay(log: AuditLog, old: Checkpoint, seq: int, leaf: bytes) -> None:
+    """The log verifies, record `seq` is proved to be in it, and it extends what was signed in `old`."""
+    assert verify_log(log).finding is None
+    vkeys = [key.vkey for key in public_keys(log)]
+    new = checkpoint(log, force=True)
+    assert new is not None
+    assert verify_note(old.note, *vkeys).size == old.size
+    path = proofs.inclusion(log, seq, new.size)
+    assert proofs.verify_inclusion(leaf, seq, new.size, path, new.root)
+    extends = proofs.consistency(log, old.size, new.size)
+    assert proofs.verify_consistency(old.size, new.size, old.root, new.root, extends)
+
+
 def test_nothing_of_an_erased_user_is_readable_anywhere_and_every_proof_stays(
     house: House, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -195,16 +208,7 @@ def test_nothing_of_an_erased_user_is_readable_anywhere_and_every_proof_stays(
     others = [event for event in house.events("acme") if "pistachio" in json.dumps(event)]
     assert others
 
-    # The log verifies, a record of theirs is proved to be in it, and it extends what was signed before.
-    assert verify_log(log).finding is None
-    vkeys = [key.vkey for key in public_keys(log)]
-    new = checkpoint(log, force=True)
-    assert new is not None
-    assert verify_note(old.note, *vkeys).size == old.size
-    path = proofs.inclusion(log, seq, new.size)
-    assert proofs.verify_inclusion(leaf, seq, new.size, path, new.root)
-    extends = proofs.consistency(log, old.size, new.size)
-    assert proofs.verify_consistency(old.size, new.size, old.root, new.root, extends)
+    assert_proofs_stay(log, old, seq, leaf)
 
     destroyed = receipt["destroyed"]
     assert receipt["outcome"] == "erased"
@@ -326,6 +330,19 @@ def test_who_was_deleted_before_is_erased_by_the_reference_in_the_audit(
     assert holding(databases(house), *CANARIES) == {"marzipan": [], NAME: []}
     assert "marzipan" not in json.dumps(house.events("acme"))
     assert command(capsys, "user", "erase", "u_" + "0" * 32, "--tenant", "acme", "--yes", code=1)
+
+
+def test_a_reference_is_whose_it_is_whatever_others_are_called(
+    house: House, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ask(house, NAME, QUESTION)
+    subject = next(event["actor"]["ref"] for event in house.events("acme") if event["action"] == "answer")
+    house.key("acme", subject)
+    placed = command(capsys, "user", "hold", subject, "--tenant", "acme", "--reason", "case 17")
+    assert placed["subject"] == subject
+    command(capsys, "audit", "release", placed["id"], "--tenant", "acme")
+    assert command(capsys, "user", "erase", subject, "--tenant", "acme", "--yes")["subject"] == subject
+    assert holding(databases(house), *CANARIES) == {"marzipan": [], NAME: []}
 
 
 def test_texts_in_the_retained_log_of_a_deleted_tenant_are_erased_too(

@@ -13,6 +13,7 @@ from sqlalchemy import delete, select, update
 
 from generation.adapters import lineage as registry
 from generation.adapters.training import FILE, ForeignTraining, Source, read_training, training_of
+from indexing.documents import delete_document
 from service.adapters import add_adapter, revoke_adapter
 from service.deletion import delete_tenant
 from service.lineage import _verifier, lineage, lineage_of_deleted
@@ -154,6 +155,15 @@ def test_an_adapter_that_the_deployment_gave_to_a_pool_declares_nothing(folder: 
     house.close()
 
 
+def test_a_name_that_was_never_here_is_no_quiet_no(house: House) -> None:
+    found = asked(house, document="notise.md")
+    assert found["trained"] == "no"
+    assert found["findings"] == ["no document notise.md was ever here: check the name, its folder too"]
+    assert asked(house, document="notice.md")["findings"] == []
+    delete_document(handle(house), "notice.md", 0.0)
+    assert asked(house, document="notice.md")["findings"] == []
+
+
 def test_what_became_of_the_documents_is_said(house: House, folder: Path) -> None:
     first = version_of(house)
     add(house, folder, of(version=first))
@@ -244,6 +254,7 @@ def test_sources_that_were_changed_on_disk_are_noticed(house: House, folder: Pat
     found = asked(house)
     assert found["adapters"][0]["declarations"][0]["intact"] is False
     assert "are not those that were declared" in found["findings"][0]
+    assert asked(house, document="notice.md")["trained"] == "unknown"
 
 
 # Another tenant's data

@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+from audit.log import Head
+from audit.merkle import EMPTY_ROOT
+from audit.reports.frame import Report, Table
+from service.reports import csv_of
 from tenancy.identity import Role
 from tests.service.house import House, problem
 from tests.service.test_cli import Run, acme, cli, data
@@ -156,6 +160,19 @@ def test_a_question_is_no_formula_of_a_spreadsheet(house: House, auditor: str) -
     assert first["question"] == '\'=cmd|"/c calc"!A1, or not?\nnext line'
 
 
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20"])
+def test_no_text_begins_as_a_formula_does(start: str) -> None:
+    table = Table(("question",), ({"question": f"{start}1+1"},))
+    report = Report("subject", {}, {"uses": table}, "uses", None, None, None, Head(0, EMPTY_ROOT), None)
+    (row,) = csv.DictReader(io.StringIO(csv_of(report, None), newline=""))
+    assert row["question"] == f"'{start}1+1"
+
+
+def test_a_number_that_no_record_can_have_is_the_name_of_no_entry(house: House, auditor: str) -> None:
+    problem(house.get(f"{BASE}/cache-entry/{'9' * 19}", auditor), 404, "not-found")
+    assert house.get(f"{BASE}/cache-entry/{'9' * 5_000}", auditor).json()["uses"] == []
+
+
 @pytest.mark.parametrize(
     ("query", "status", "code"),
     [
@@ -217,6 +234,49 @@ def test_a_table_for_people_and_csv_for_programs(acme: Run) -> None:
     assert "root " in err
     assert acme("audit", "report", "document", "notice.md")[0] == 2
     assert acme("audit", "report", "document", "notice.md", "--tenant", "acme", "--as-of", "9999")[0] == 2
+
+
+def test_the_log_of_a_tenant_that_is_there_is_read_as_its_own(acme: Run) -> None:
+    for words in (("query",), ("report", "denied"), ("prune",), ("holds",), ("hold", "--reason", "x"), ("key",)):
+        code, _, err = acme("audit", *words, "--deleted", "acme")
+        assert code == 1
+        assert "give --tenant acme" in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("audit", "query", "--actor", "caf\udce9"),
+        ("audit", "report", "subject", "operator:caf\udce9"),
+        ("audit", "replay", "--user", "caf\udce9"),
+        ("user", "hold", "caf\udce9", "--reason", "case 17"),
+        ("user", "erase", "caf\udce9", "--yes"),
+    ],
+)
+def test_bytes_of_the_shell_that_are_no_text_are_refused(acme: Run, words: tuple[str, ...]) -> None:
+    code, _, err = acme(*words, "--tenant", "acme")
+    assert code == 2
+    assert "error: " in err
+
+
+def test_a_report_about_nothing_says_so_and_a_table_needs_csv(acme: Run) -> None:
+    for words in (("document", "notices.md"), ("cache-entry", "ce_none")):
+        code, out, err = acme("audit", "report", *words, "--tenant", "acme")
+        assert (code, out.split("\n", 1)[0][-3:]) == (0, ": 0")
+        assert f"no record of this time is about {words[1]}" in err
+    assert "no record" not in acme("audit", "report", "document", "notice.md", "--tenant", "acme")[2]
+    code, _, err = acme("audit", "report", "document", "notice.md", "--tenant", "acme", "--table", "people")
+    assert (code, "--csv" in err) == (2, True)
+
+
+def test_a_table_names_an_erased_person_by_the_reference(acme: Run) -> None:
+    acme("ask", "How long is the notice period?", "--tenant", "acme", "--user", "ana")
+    acme("user", "erase", "ana", "--tenant", "acme", "--yes")
+    report = ("audit", "report", "document", "notice.md", "--tenant", "acme")
+    asked = [row["actor"] for row in data(acme(*report, "--json"))["uses"] if row["action"] == "answer"]
+    lines = [line.split("\t") for line in acme(*report)[1].splitlines() if "\tanswer\t" in line]
+    assert [line[2] for line in lines] == asked
+    assert len(asked) == 1
 
 
 def test_deletions_show_certificates_and_receipts_with_their_signatures(acme: Run) -> None:

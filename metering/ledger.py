@@ -4,7 +4,7 @@ The audit log is what the ledger is made from, and the only way in: a record is 
 and an outcome is kept until it is written, so no use can be lost on its way here, whatever process ends when. The
 ledger follows behind the answer. It is complete as of the log's head whenever it is read (`catch_up`), and before
 records are pruned. How far it is, and the events up to there, are one transaction; an event that comes again is
-recognised by its id. See docs/decisions/0012-usage-from-the-audit.md.
+recognised by its id. See docs/decisions/0013-usage-from-the-audit.md.
 """
 
 from __future__ import annotations

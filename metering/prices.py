@@ -22,7 +22,6 @@ import hashlib
 import tomllib
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
-from functools import cached_property
 from importlib.resources.abc import Traversable
 from typing import Annotated, Final, Literal
 
@@ -52,7 +51,7 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.call + (tokens + _PER // 2) // _PER
 
 
-class PriceList(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
+class PriceList(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One revision of a plan."""
 
     plan: PlanName = FREE_PLAN
@@ -62,7 +61,7 @@ class PriceList(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     hops: Mapping[HopName, Price] = {}
     models: Mapping[str, Mapping[HopName, Price]] = {}
 
-    @cached_property
+    @property
     def id(self) -> str:
         """Plan, revision and a digest of the prices, as in "standard/2026-12+5f0c1a2b"."""
         digest = hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()[:8]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from audit.record import Resource
 from generation.generator import Finish, Quote
@@ -14,12 +14,20 @@ from retrieval.masking import Masking
 from retrieval.outgoing import shown_citations
 from retrieval.question import Answer
 from retrieval.sources import Gathered
+from tenancy.errors import Unavailable
 
 if TYPE_CHECKING:
     from retrieval.steps import Asking
 
 HISTORY_CUT = "history-cut"
 UNCITED = "uncited"
+
+
+def ended(finish: Finish) -> Literal["stop", "length", "budget", "abstain"]:
+    """How generation ended. Raises `Unavailable` where it failed."""
+    if finish.reason == "error":
+        raise Unavailable("the generator failed", item="generator", remedy="try again")
+    return finish.reason
 
 
 async def conclude(
@@ -33,7 +41,7 @@ async def conclude(
         asking.trail.note(detail={"rail_citation": "pass" if cited else "withheld"})
         if not cited:
             return replace(draft, warnings=(*warnings, UNCITED))
-    return replace(draft, text=text, citations=cited, finish=finish.reason, nearest_titles=(), warnings=warnings)
+    return replace(draft, text=text, citations=cited, finish=ended(finish), nearest_titles=(), warnings=warnings)
 
 
 async def _cite(asking: Asking, text: str, gathered: Gathered, quotes: Sequence[Quote]) -> tuple[Citation, ...]:

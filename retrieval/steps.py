@@ -26,7 +26,7 @@ from indexing.embed import Embedder
 from indexing.filters import canonical
 from metering.meter import HopUse, Meter
 from retrieval.abstain import Evidence
-from retrieval.concluding import conclude
+from retrieval.concluding import conclude, ended
 from retrieval.masking import Masking, masked_prompt
 from retrieval.outgoing import outgoing, passed, said_not_found, shown_evidence
 from retrieval.plan import Opened, Plan, open_plan
@@ -316,10 +316,9 @@ async def _generate_at(
         use.used(used.input, used.output, cached_input=used.cached_input, estimated=finish.reason == "budget")
         asking.trail.course.waited(finish.waited_s)
     _note_generation(asking, placed, salt, finish)
-    if finish.reason == "error":
-        raise Unavailable("the generator failed", item="generator", remedy="try again")
+    abstained = ended(finish) == "abstain"
     draft = replace(draft, model=generator.identity.model, usage=finish.usage)
-    if finish.reason == "abstain":
+    if abstained:
         yield Done(draft)
         return
     await require_readable(asking, context)

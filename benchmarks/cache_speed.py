@@ -279,7 +279,7 @@ def _redis(folder: Path, stack: ExitStack, notes: list[str]) -> Any:
 def _redis_store(server: Any, stack: ExitStack) -> CacheStore:
     from cache.stores.redis import RedisStore
     from cache.stores.redis_link import Link
-    from cache.stores.redis_settings import RedisSettings
+    from tenancy.redis_settings import RedisSettings
 
     settings = RedisSettings(
         url=server.url, password_file=str(server.password_file), timeout_s=30.0, connect_timeout_s=30.0

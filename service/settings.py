@@ -20,7 +20,7 @@ import msgspec
 
 from admission.settings import AdmissionSettings
 from cache.policy import TemplatePolicy
-from cache.stores.redis_settings import RedisSettings
+from tenancy.redis_settings import RedisSettings
 from indexing.embedders.port import EmbeddingSettings
 from metering.prices import PriceSettings
 from service.signal_settings import AdminSettings, SignalSettings

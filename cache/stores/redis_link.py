@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from cache.stores.breaker import Breaker
+from tenancy.breaker import Breaker
 from cache.stores.port import UnfitStore
 from cache.stores.redis_scripts import Script
-from cache.stores.redis_settings import RedisSettings, options
+from tenancy.redis_settings import RedisSettings, options
 from tenancy.errors import Corrupt, InvalidInput, Unavailable
 
 try:

@@ -56,7 +56,7 @@ class Rig:
 def redis_store(server: RedisServer, policy: CachePolicy, clock: Callable[[], float], **changes: Any) -> CacheStore:
     from cache.stores.redis import RedisStore
     from cache.stores.redis_link import Link
-    from cache.stores.redis_settings import RedisSettings
+    from tenancy.redis_settings import RedisSettings
 
     # Generous: the machine that runs the tests may be busy, and what is slow is tested elsewhere.
     values = {"timeout_s": 10.0, "connect_timeout_s": 10.0, **changes}

@@ -12,11 +12,11 @@ import pytest
 
 from cache.lookup import Hit, Miss, Reason
 from cache.store import NotStored, Stored
-from cache.stores.breaker import Breaker
+from tenancy.breaker import Breaker
 from cache.stores.port import UnfitStore
 from cache.stores.redis import RedisStore
 from cache.stores.redis_link import Link
-from cache.stores.redis_settings import RedisSettings
+from tenancy.redis_settings import RedisSettings
 from cache.stores.selector import Selector
 from tenancy.errors import InvalidInput, Unavailable
 from tests.cache.conformance.rig import POLICY, running

@@ -62,7 +62,7 @@ def _redis_store(where: str, policy: CachePolicy) -> CacheStore:
     """`where`: the address and the file of the password, with a space between."""
     from cache.stores.redis import RedisStore
     from cache.stores.redis_link import Link
-    from cache.stores.redis_settings import RedisSettings
+    from tenancy.redis_settings import RedisSettings
 
     url, _, password_file = where.partition(" ")
     # Patient: the machine may be busy, and a store that is away would be a miss.

@@ -33,26 +33,26 @@ class RedisSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     retry_s: Annotated[float, msgspec.Meta(gt=0)] = 1.0
 
 
-def options(settings: RedisSettings) -> Mapping[str, Any]:
-    """Arguments of a client of redis-py. Raises `InvalidInput`: the address, a password in it, plain text to another
+def options(settings: RedisSettings, section: str = "cache.redis") -> Mapping[str, Any]:
+    """Arguments of a client of redis-py; errors name keys of `section`. Raises `InvalidInput`: the address, a password in it, plain text to another
     machine, a file that cannot be read.
     """
     try:
         url = urlsplit(settings.url)
         port = url.port or 6379
     except ValueError:
-        raise InvalidInput("is no address", item="cache.redis.url", remedy=_EXAMPLE) from None
+        raise InvalidInput("is no address", item=f"{section}.url", remedy=_EXAMPLE) from None
     if url.scheme not in {"redis", "rediss", "unix"} or url.query or url.fragment:
-        raise InvalidInput("is no address of a Redis server", item="cache.redis.url", remedy=_EXAMPLE)
+        raise InvalidInput("is no address of a Redis server", item=f"{section}.url", remedy=_EXAMPLE)
     if url.password or url.username:
         raise InvalidInput(
             "must hold no user and no password",
-            item="cache.redis.url",
-            remedy="name the user in cache.redis.username and the file of the password in cache.redis.password_file",
+            item=f"{section}.url",
+            remedy=f"name the user in {section}.username and the file of the password in {section}.password_file",
         )
     found: dict[str, Any] = {
         "username": settings.username or None,
-        "password": _password(settings.password_file),
+        "password": _password(settings.password_file, section),
         "socket_timeout": settings.timeout_s,
         "socket_connect_timeout": settings.connect_timeout_s,
         "max_connections": settings.connections,
@@ -60,26 +60,26 @@ def options(settings: RedisSettings) -> Mapping[str, Any]:
     if url.scheme == "unix":
         return found | {"unix_socket_path": url.path}
     if not url.hostname or not (url.path in {"", "/"} or url.path.removeprefix("/").isdigit()):
-        raise InvalidInput("names no host, or a database that is no number", item="cache.redis.url", remedy=_EXAMPLE)
+        raise InvalidInput("names no host, or a database that is no number", item=f"{section}.url", remedy=_EXAMPLE)
     found |= {"host": url.hostname, "port": port, "db": int(url.path.removeprefix("/") or 0)}
-    return found | (_tls(settings) if url.scheme == "rediss" else _plain(url, settings))
+    return found | (_tls(settings, section) if url.scheme == "rediss" else _plain(url, settings, section))
 
 
-def _tls(settings: RedisSettings) -> dict[str, Any]:
+def _tls(settings: RedisSettings, section: str) -> dict[str, Any]:
     if settings.ca_file and not Path(settings.ca_file).expanduser().is_file():
-        raise InvalidInput("the file is not there", item="cache.redis.ca_file", remedy="name a file of certificates")
+        raise InvalidInput("the file is not there", item=f"{section}.ca_file", remedy="name a file of certificates")
     authority = {"ssl_ca_certs": str(Path(settings.ca_file).expanduser())} if settings.ca_file else {}
     return {"ssl": True, "ssl_cert_reqs": "required", "ssl_check_hostname": True, **authority}
 
 
-def _plain(url: SplitResult, settings: RedisSettings) -> dict[str, Any]:
-    """Vectors and a password do not cross a network in plain text unless somebody said so."""
+def _plain(url: SplitResult, settings: RedisSettings, section: str) -> dict[str, Any]:
+    """What is kept there and a password do not cross a network in plain text unless somebody said so."""
     if settings.plaintext or _is_local(str(url.hostname)):
         return {}
     raise InvalidInput(
-        "would send the password and vectors in plain text to another machine",
-        item="cache.redis.url",
-        remedy="write rediss://, or set cache.redis.plaintext = true in a private network",
+        "would send the password and what is kept there in plain text to another machine",
+        item=f"{section}.url",
+        remedy=f"write rediss://, or set {section}.plaintext = true in a private network",
     )
 
 
@@ -90,15 +90,15 @@ def _is_local(host: str) -> bool:
         return host == "localhost"
 
 
-def _password(file: str) -> str | None:
+def _password(file: str, section: str) -> str | None:
     if not file:
         return None
     try:
         found = Path(file).expanduser().read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
         raise InvalidInput(
-            "the password file cannot be read", item="cache.redis.password_file", remedy="check its name and rights"
+            "the password file cannot be read", item=f"{section}.password_file", remedy="check its name and rights"
         ) from None
     if not found:
-        raise InvalidInput("the password file is empty", item="cache.redis.password_file", remedy="write it there")
+        raise InvalidInput("the password file is empty", item=f"{section}.password_file", remedy="write it there")
     return found

@@ -14,23 +14,26 @@ from typing import Final
 LONGEST_S: Final = 30.0
 """The pause doubles with every probe that fails, up to so many seconds."""
 
-
 _draw: Final = random.SystemRandom().uniform
 
 
 class Breaker:
-    """Safe for threads. `pause_s` is the first pause in seconds; each is drawn from its half to its whole length."""
+    """Safe for threads. `pause_s` is the first pause in seconds and `longest_s` the last; each is drawn from its half
+    to its whole length.
+    """
 
     def __init__(
         self,
         failures: int,
         pause_s: float,
         *,
+        longest_s: float = LONGEST_S,
         clock: Callable[[], float] = time.monotonic,
         draw: Callable[[float, float], float] = _draw,
     ) -> None:
         self._limit = failures
         self._first = pause_s
+        self._longest = max(longest_s, pause_s)
         self._clock = clock
         self._draw = draw
         self._lock = threading.Lock()
@@ -66,7 +69,7 @@ class Breaker:
         with self._lock:
             self._failed += 1
             if self._until is not None:
-                self._pause = min(2 * self._pause, LONGEST_S)
+                self._pause = min(2 * self._pause, self._longest)
             elif self._failed < self._limit and not at_once:
                 return False
             opened = self._until is None

@@ -20,13 +20,13 @@ import msgspec
 
 from admission.settings import AdmissionSettings
 from cache.policy import TemplatePolicy
-from tenancy.redis_settings import RedisSettings
 from indexing.embedders.port import EmbeddingSettings
 from metering.prices import PriceSettings
 from service.signal_settings import AdminSettings, SignalSettings
 from tenancy.contract import KvSharing, Mixing, Retention, Tier
 from tenancy.errors import InvalidInput
 from tenancy.postgres_url import PostgresSettings
+from tenancy.redis_settings import RedisSettings
 from tenancy.throttle import ThrottlePolicy
 from tenancy.tokens import Issuer
 

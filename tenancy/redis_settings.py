@@ -34,8 +34,9 @@ class RedisSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 def options(settings: RedisSettings, section: str = "cache.redis") -> Mapping[str, Any]:
-    """Arguments of a client of redis-py; errors name keys of `section`. Raises `InvalidInput`: the address, a password in it, plain text to another
-    machine, a file that cannot be read.
+    """Arguments of a client of redis-py; errors name keys of `section`.
+
+    Raises `InvalidInput`: the address, a password in it, plain text to another machine, a file that cannot be read.
     """
     try:
         url = urlsplit(settings.url)

@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from tenancy.breaker import Breaker
 from cache.stores.port import UnfitStore
 from cache.stores.redis_scripts import Script
-from tenancy.redis_settings import RedisSettings, options
+from tenancy.breaker import Breaker
 from tenancy.errors import Corrupt, InvalidInput, Unavailable
+from tenancy.redis_settings import RedisSettings, options
 
 try:
     import redis

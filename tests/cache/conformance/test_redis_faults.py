@@ -12,13 +12,13 @@ import pytest
 
 from cache.lookup import Hit, Miss, Reason
 from cache.store import NotStored, Stored
-from tenancy.breaker import Breaker
 from cache.stores.port import UnfitStore
 from cache.stores.redis import RedisStore
 from cache.stores.redis_link import Link
-from tenancy.redis_settings import RedisSettings
 from cache.stores.selector import Selector
+from tenancy.breaker import Breaker
 from tenancy.errors import InvalidInput, Unavailable
+from tenancy.redis_settings import RedisSettings
 from tests.cache.conformance.rig import POLICY, running
 from tests.cache.conformance.test_store_contract import agrees
 from tests.cache.desk import Clock, Desk, unit

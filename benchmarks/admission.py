@@ -2,13 +2,14 @@
 
     python -m benchmarks.admission [--quick] [--rounds 20000]
 
-One question's life at the gate: admitted over its user, its key, its tenant, its model and the deployment (15 bounds
-are set), its prompt reported, settled, left. `added` is the time of that block less the time of the same block without
-a gate. The arms take turns, 50 questions each, so that whatever else the machine does meets all alike: no admission,
-the gate with 10 tenants, and with 1,000. Each tenant has 10 users, and each arm's tenants ask in turn, 64 questions
-being in flight meanwhile. `piece` is what a stream adds for each piece of text that it reports.
+One question's life at the gate: admitted, its prompt reported, settled, left. `added` is the time of that block less
+the time of the same block without a gate. The arms take turns, 50 questions each, so that whatever else the machine
+does meets all alike: no admission; 10 tenants, and 1,000, with four bounds of each tenant and each of its users; and
+1,000 tenants where the key, the model and the deployment have limits as well: five scopes, 15 bounds. Each tenant has
+10 users, and each arm's tenants ask in turn, 64 questions being in flight meanwhile. `piece` is what a stream adds for
+each piece of text that it reports. `wall` is what a question waits for, `cpu` without what others took of the machine.
 
-Then the counters alone, through their port: `take`, `settle` and `leave` of one lease.
+Then the counters alone, through their port: `take`, `settle` and `leave` of one lease over a user and a tenant.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ import argparse
 import asyncio
 import itertools
 import json
+import secrets
 import statistics
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from admission.counters import Ask, Counters, Granted
 from admission.gate import Estimate, Gate, SharedLimits
@@ -39,7 +42,12 @@ USERS, IN_FLIGHT, BLOCK = 10, 64, 50
 MANY = 10**9
 EACH = Limits(requests_per_minute=MANY, concurrent=MANY, tokens_per_minute=MANY, money_per_month=MANY)
 SHARED = SharedLimits(Limits(requests_per_minute=MANY, concurrent=MANY), {MODEL: Limits(tokens_per_minute=MANY)})
-SIZES = (10, 1_000)
+ARMS = {
+    "tenants_10": (10, TenantLimits(tenant=EACH, user=EACH), SharedLimits()),
+    "tenants_1000": (1_000, TenantLimits(tenant=EACH, user=EACH), SharedLimits()),
+    "tenants_1000_five_scopes": (1_000, TenantLimits(EACH, EACH, EACH), SHARED),
+}
+MOST_TENANTS = 1_000
 COUNTERS: dict[str, Callable[[], Counters]] = {"memory": LocalCounters}
 
 
@@ -80,68 +88,87 @@ def price(input_tokens: int, output_tokens: int) -> int:
     return 3 * input_tokens + 9 * output_tokens
 
 
+@dataclass
+class Times:
+    """Nanoseconds, one of each a question, or a piece."""
+
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+
+    def add(self, begun: tuple[int, int], parts: int = 1) -> None:
+        wall, cpu = now()
+        self.wall.append((wall - begun[0]) / parts)
+        self.cpu.append((cpu - begun[1]) / parts)
+
+    @property
+    def microseconds(self) -> dict[str, dict[str, float]]:
+        return {"wall": microseconds(self.wall), "cpu": microseconds(self.cpu)}
+
+
+def now() -> tuple[int, int]:
+    return time.perf_counter_ns(), time.thread_time_ns()
+
+
 class Arm:
     """Questions one after another; `gate` is `None` where there is no admission."""
 
     def __init__(self, gate: Gate | None, asking: Iterator[Principal]) -> None:
         self.gate = gate
         self.asking = asking
-        self.times: list[int] = []
-        self.pieces: list[float] = []
+        self.questions, self.pieces = Times(), Times()
 
-    async def question(self, principal: Principal) -> int:
-        """Nanoseconds of one."""
+    async def question(self) -> None:
+        principal, request_id = next(self.asking), secrets.token_hex(16)
+        begun = now()
         if self.gate is None:
-            begun = time.perf_counter_ns()
             async with nobody(principal) as lease:
                 await lease.expect(800)
                 await lease.settle(800, 120, 3_480)
-            return time.perf_counter_ns() - begun
-        begun = time.perf_counter_ns()
-        async with self.gate.admit(principal, Estimate(1_000, 512), model=MODEL, price=price) as held:
-            await held.expect(800)
-            await held.settle(800, 120, 3_480)
-        return time.perf_counter_ns() - begun
+        else:
+            asked = {"model": MODEL, "price": price, "request_id": request_id}
+            async with self.gate.admit(principal, Estimate(1_000, 512), **asked) as held:  # type: ignore[arg-type]
+                await held.expect(800)
+                await held.settle(800, 120, 3_480)
+        self.questions.add(begun)
 
     async def block(self, size: int) -> None:
-        self.times += [await self.question(next(self.asking)) for _ in range(size)]
+        for _ in range(size):
+            await self.question()
 
     async def stream(self, pieces: int) -> None:
-        """Nanoseconds of one piece: of each answer's mean, since a clock is read as slowly as a piece is reported."""
+        """Of each answer the mean of its pieces, since a clock is read as slowly as a piece is reported."""
         assert self.gate is not None
         async with self.gate.admit(next(self.asking), Estimate(1_000, 2_048), model=MODEL, price=price) as lease:
-            begun = time.perf_counter_ns()
+            begun = now()
             for produced in range(pieces):
                 await lease.produced(800, produced)
-            self.pieces.append((time.perf_counter_ns() - begun) / pieces)
+            self.pieces.add(begun, pieces)
 
 
-async def measured(ana: Principal, rounds: int) -> dict[str, object]:
-    bare = Arm(None, callers(ana, SIZES[0]))
-    gates = {size: Gate(LocalCounters(), lambda _: TenantLimits(EACH, EACH, EACH), shared=SHARED) for size in SIZES}
-    arms = {size: Arm(gate, callers(ana, size)) for size, gate in gates.items()}
+async def measured(ana: Principal, rounds: int) -> dict[str, Any]:
+    bare, arms = Arm(None, callers(ana, 1)), {}
     async with AsyncExitStack() as stack:
-        for arm in arms.values():
-            assert arm.gate is not None
+        for name, (tenants, limits, shared) in ARMS.items():
+            gate = Gate(LocalCounters(), lambda _, limits=limits: limits, shared=shared)  # type: ignore[misc]
+            arm = arms[name] = Arm(gate, callers(ana, tenants))
             for principal in itertools.islice(arm.asking, IN_FLIGHT):
-                await stack.enter_async_context(arm.gate.admit(principal, Estimate(500, 100), model=MODEL, price=price))
+                await stack.enter_async_context(gate.admit(principal, Estimate(500, 100), model=MODEL, price=price))
             # All tenants have asked before anything is measured.
-            await arm.block(max(SIZES))
-            arm.times.clear()
+            await arm.block(MOST_TENANTS)
+            arm.questions = Times()
         for _ in range(0, rounds, BLOCK):
             for each in (bare, *arms.values()):
                 await each.block(BLOCK)
             for arm in arms.values():
                 await arm.stream(512)
-    without = microseconds(bare.times)
-    found: dict[str, object] = {"questions": rounds, "no_admission_us": without}
-    for size, arm in arms.items():
-        with_gate = microseconds(arm.times)
-        found[f"tenants_{size}"] = {
-            "us": with_gate,
-            "added_us": {name: round(value - without[name], 2) for name, value in with_gate.items()},
-            "piece_us": microseconds(arm.pieces),
+    without = bare.questions.microseconds
+    found: dict[str, Any] = {"questions": rounds, "no_admission_us": without}
+    for name, arm in arms.items():
+        added = {
+            kind: {part: round(value - without[kind][part], 2) for part, value in parts.items()}
+            for kind, parts in arm.questions.microseconds.items()
         }
+        found[name] = {"added_us": added, "piece_us": arm.pieces.microseconds}
     return found
 
 
@@ -182,10 +209,10 @@ def main() -> None:
         ana = a_principal(Path(folder))
     found = asyncio.run(measured(ana, rounds))
     for name, values in found.items():
-        print(f"{name:20} {values}", flush=True)
+        print(f"{name:25} {values}", flush=True)
     found["port_us"] = ports = {name: asyncio.run(port(opened(), rounds)) for name, opened in COUNTERS.items()}
     for name, values in ports.items():
-        print(f"{'port, ' + name:20} {values}", flush=True)
+        print(f"{'port, ' + name:25} {values}", flush=True)
     print(json.dumps(found))
 
 

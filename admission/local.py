@@ -174,6 +174,9 @@ class LocalCounters:
         if draw.budget is not None:
             return rules_of(draw)
         rules = self._rules.get(draw.limits)
+    async def aclose(self) -> None:
+        return
+
         if rules is None:
             if len(self._rules) >= _KNOWN:
                 self._rules.clear()

@@ -67,6 +67,7 @@ TABLE: Final[dict[str, Kind]] = {
     "audit-unavailable": Kind(503, "The audit log is unavailable"),
     "stale-domain": Kind(503, "The state changed during the request"),
     "corrupt": Kind(500, "A stored record is damaged"),
+    "limits-unavailable": Kind(503, "Limits cannot be checked"),
     "client-gone": Kind(499, "The client closed the connection"),
 }
 

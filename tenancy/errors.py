@@ -23,6 +23,7 @@
     │   ├── AuditUnavailable    the audit log cannot be made durable
     │   └── EngineUnavailable   a vector engine is away, refuses, or is not this tenant's
     │       └── EngineBehind    what is stored has not reached it yet
+    │   ├── LimitsUnavailable   the store of what was spent is away
     ├── StaleDomain             a permission domain of another epoch than the snapshot
     │   └── EngineDisagrees     (indexing.collection) an engine holds another state than the snapshot
     └── Corrupt                 a stored record fails its check
@@ -149,6 +150,13 @@ class AuditUnavailable(Unavailable):
 
 class EngineUnavailable(Unavailable):
     told = "the tenant's collection is out of reach"
+class LimitsUnavailable(Unavailable):
+    """The store of what was spent is away, and the contract permits nothing meanwhile, or it is used up."""
+
+    code = "limits-unavailable"
+    told = "limits cannot be checked now"
+
+
 
 
 class EngineBehind(EngineUnavailable):

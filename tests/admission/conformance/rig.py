@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+from collections.abc import Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from admission.counters import Ask, Counters, Granted, Refused
 from admission.limits import Amounts, Budget, Draw, Limits
@@ -45,6 +48,18 @@ def tenant(id: str = "acme", **limits: float) -> Draw:
 
 def user(id: str = "ana", of: str = "acme", **limits: float) -> Draw:
     return draw(user_scope(of, id), **limits)
+
+
+def run(work: Coroutine[Any, Any, None], counters: Counters) -> None:
+    """`work` in an event loop of its own, and the connections of `counters` closed within it."""
+
+    async def main() -> None:
+        try:
+            await work
+        finally:
+            await counters.aclose()
+
+    asyncio.run(main())
 
 
 async def granted(counters: Counters, wanted: Ask) -> str:

@@ -12,7 +12,7 @@ from admission.counters import Counters, Granted, Refused, Use
 from admission.limits import NO_AMOUNTS, WINDOW_S, Amounts, Budget, Draw
 from admission.scopes import DEPLOYMENT, Scope, model_scope, root_scope, tenant_scope, user_scope
 from tenancy.errors import InvalidInput
-from tests.admission.conformance.rig import TTL_S, Clock, amounts, ask, draw, granted, refused, tenant, user
+from tests.admission.conformance.rig import TTL_S, Clock, amounts, ask, draw, granted, refused, run, tenant, user
 
 ACME, ANA, BO = tenant_scope("acme"), user_scope("acme", "ana"), user_scope("acme", "bo")
 
@@ -64,9 +64,9 @@ def test_each_limit_of_each_scope_admits_what_fits_and_no_more(
                 await granted(counters, ask(limits_of_one, need=need))
             assert (await refused(counters, ask(limits_of_one, need=need))).scope == ACME
 
-        asyncio.run(alone())
+        run(alone(), counters)
     else:
-        asyncio.run(main())
+        run(main(), counters)
 
 
 @pytest.mark.parametrize("measure", ["requests", "tokens", "money"])
@@ -84,7 +84,7 @@ def test_a_budget_lasts_a_scope_s_whole_life(counters: Counters, clock: Clock, m
         clock.now += 3_600
         assert (await refused(counters, ask(root, need=amounts(1, 0, 1)))).bound == "deadline"
 
-    asyncio.run(main())
+    run(main(), counters)
 
 
 def test_a_refusal_takes_nothing_of_any_scope(counters: Counters) -> None:
@@ -99,7 +99,7 @@ def test_a_refusal_takes_nothing_of_any_scope(counters: Counters) -> None:
         await granted(counters, ask(user("bo"), full, need=amounts(10)))
         await counters.leave(first)
 
-    asyncio.run(main())
+    run(main(), counters)
 
 
 def test_of_two_refusals_the_longer_wait_is_told(counters: Counters) -> None:
@@ -110,7 +110,7 @@ def test_of_two_refusals_the_longer_wait_is_told(counters: Counters) -> None:
         assert refusal.scope == ACME
         assert WINDOW_S - 2 < refusal.retry_after <= WINDOW_S + 1
 
-    asyncio.run(main())
+    run(main(), counters)
 
 
 def test_a_repetition_of_a_live_lease_takes_nothing_more(counters: Counters) -> None:
@@ -123,7 +123,7 @@ def test_a_repetition_of_a_live_lease_takes_nothing_more(counters: Counters) -> 
         await counters.leave(once.lease)
         assert at_rest(await counters.use(ACME))
 
-    asyncio.run(main())
+    run(main(), counters)
 
 
 def test_rooms_say_how_far_each_bound_is_used(counters: Counters, clock: Clock) -> None:
@@ -142,7 +142,7 @@ def test_rooms_say_how_far_each_bound_is_used(counters: Counters, clock: Clock) 
         december = datetime(2026, 12, 1, tzinfo=UTC).timestamp()
         assert rooms["money_per_month"].resets_s == pytest.approx(december - clock.now, abs=1)
 
-    asyncio.run(main())
+    run(main(), counters)
 
 
 # --- Extending ----------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def test_an_extension_is_held_or_refused_whole(counters: Counters) -> None:
         assert (await counters.use(ANA)).held == amounts(20, 70)
         assert await counters.extend(lease, amounts(0, 10), amounts(20, 60)) is None
 
-    asyncio.run(main())
+    run(main(), counters)
 
 
 def test_what_is_given_back_is_free_at_once_and_never_below_the_use(counters: Counters) -> None:
@@ -179,7 +179,7 @@ def test_what_is_given_back_is_free_at_once_and_never_below_the_use(counters: Co
         assert (await counters.use(ACME)).held == amounts(65, 3)
         await counters.leave(other)
 
-    asyncio.run(main())
+    run(main(), counters)
 
 
 def test_use_above_what_is_held_is_held_though_nothing_more_is_granted(counters: Counters) -> None:
@@ -191,7 +191,7 @@ def test_use_above_what_is_held_is_held_though_nothing_more_is_granted(counters:
         assert (await refused(counters, ask(full, need=amounts(1)))).used == 60
         assert await counters.extend(lease, amounts(0, 1), amounts(10, 50)) is not None
 
-    asyncio.run(main())
+    run(main(), counters)
 
 
 def test_a_lease_that_is_over_grows_no_more(counters: Counters) -> None:
@@ -204,7 +204,7 @@ def test_a_lease_that_is_over_grows_no_more(counters: Counters) -> None:
             assert refusal.bound == "lease"
         assert (await counters.use(ACME)).held == NO_AMOUNTS
 
-    asyncio.run(main())
+    run(main(), counters)
 
 
 # --- Settling -----------------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def test_settles_once_with_what_was_used(counters: Counters, clock: Clock) -> No
         clock.now += WINDOW_S + 2
         assert minute(await counters.use(ACME)) == (0, 0, 0)
 
-    asyncio.run(main())
+    run(main(), counters)
 
 
 def test_leaving_settles_with_the_last_report(counters: Counters) -> None:
@@ -237,7 +237,7 @@ def test_leaving_settles_with_the_last_report(counters: Counters) -> None:
         assert minute(await counters.use(ACME)) == (1, 20, 4)
         assert at_rest(await counters.use(ACME))
 
-    asyncio.run(main())
+    run(main(), counters)
 
 
 def test_nothing_negative_is_used(counters: Counters) -> None:
@@ -249,7 +249,7 @@ def test_nothing_negative_is_used(counters: Counters) -> None:
             await counters.extend(lease, NO_AMOUNTS, amounts(0, -1))
         assert (await counters.settle(lease, amounts(1))).booked
 
-    asyncio.run(main())
+    run(main(), counters)
 
 
 def test_a_window_holds_what_happened_in_its_last_minute(counters: Counters, clock: Clock) -> None:
@@ -267,7 +267,7 @@ def test_a_window_holds_what_happened_in_its_last_minute(counters: Counters, clo
         await granted(counters, ask(limited))
         await refused(counters, ask(limited))
 
-    asyncio.run(main())
+    run(main(), counters)
 
 
 # --- Months -------------------------------------------------------------------------------------------------------
@@ -297,7 +297,7 @@ def test_a_month_s_money_ends_with_the_month_and_tells_once_of_each_share(counte
         assert (await counters.use(ACME)).month == NO_AMOUNTS
         assert await spend(counters, 100, **limits) == [(0.8, 100), (1.0, 100)]
 
-    asyncio.run(main())
+    run(main(), counters)
 
 
 def test_an_expired_lease_that_crosses_tells_of_it_as_well(counters: Counters, clock: Clock) -> None:
@@ -308,7 +308,7 @@ def test_an_expired_lease_that_crosses_tells_of_it_as_well(counters: Counters, c
         (reaped,) = await counters.reap()
         assert [crossing.share for crossing in reaped.crossed] == [0.5]
 
-    asyncio.run(main())
+    run(main(), counters)
 
 
 # --- Reaping ------------------------------------------------------------------------------------------------------
@@ -336,7 +336,7 @@ def test_the_reaper_settles_what_nobody_renewed(counters: Counters, clock: Clock
         assert not (await counters.settle(silent, amounts(999))).booked
         await counters.leave(alive)
 
-    asyncio.run(main())
+    run(main(), counters)
 
 
 # --- At one time --------------------------------------------------------------------------------------------------
@@ -365,7 +365,7 @@ def test_forty_clients_at_a_limit_of_four_are_never_five(counters: Counters) -> 
         assert (most, served) == (4, 40)
         assert at_rest(await counters.use(ACME))
 
-    asyncio.run(main())
+    run(main(), counters)
 
 
 def test_asks_and_answers_are_data(counters: Counters) -> None:
@@ -376,4 +376,33 @@ def test_asks_and_answers_are_data(counters: Counters) -> None:
         assert isinstance(found, Granted)
         assert msgspec.json.decode(msgspec.json.encode(found), type=Granted) == found
 
-    asyncio.run(main())
+    run(main(), counters)
+
+
+# --- What was spent before ----------------------------------------------------------------------------------------
+
+
+def test_a_month_that_was_spent_elsewhere_begins_with_it_and_once(counters: Counters, clock: Clock) -> None:
+    async def main() -> None:
+        capped, free = tenant(money_per_month=100), user(money_per_month=1_000)
+        await counters.seed("2026-11", {ACME: 90, ANA: 5})
+        await counters.seed("2026-11", {ACME: 90, ANA: 5})
+        assert (await counters.use(ACME)).month == Amounts(money=90)
+        refusal = await refused(counters, ask(capped, free, need=amounts(money=11)))
+        assert (refusal.scope, refusal.used, refusal.limit) == (ACME, 90, 100)
+        lease = await granted(counters, ask(capped, free, need=amounts(money=10)))
+        assert (await counters.settle(lease, amounts(money=10))).crossed
+        # What was counted here stands: the same month is never told anew.
+        await counters.seed("2026-11", {ACME: 3, ANA: 3})
+        assert (await counters.use(ACME)).month == Amounts(money=100)
+        assert (await counters.use(ANA)).month == Amounts(money=15)
+
+    run(main(), counters)
+
+
+def test_a_month_that_is_over_is_not_begun(counters: Counters, clock: Clock) -> None:
+    async def main() -> None:
+        await counters.seed("2026-10", {ACME: 90})
+        await granted(counters, ask(tenant(money_per_month=100), need=amounts(money=100)))
+
+    run(main(), counters)

@@ -1,0 +1,204 @@
+"""The connection to the Redis server of the counters: short timeouts, a circuit breaker, and what a server has to be.
+
+Every failure leaves here as `LimitsUnavailable`. Nothing that is sent or received stands in a message or a log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any, Final
+
+from tenancy.breaker import Breaker
+from tenancy.errors import InvalidInput, LimitsUnavailable
+from tenancy.redis_settings import RedisSettings, options
+
+try:
+    from redis.asyncio import BlockingConnectionPool, Connection, Redis, SSLConnection, UnixDomainSocketConnection
+    from redis.asyncio.retry import Retry
+    from redis.backoff import NoBackoff
+    from redis.exceptions import (
+        AuthenticationError,
+        NoPermissionError,
+        NoScriptError,
+        OutOfMemoryError,
+        ReadOnlyError,
+        RedisError,
+        ResponseError,
+    )
+    from redis.exceptions import ConnectionError as Disconnected
+except ImportError:
+    raise InvalidInput(
+        "needs the client of Redis, which is not installed",
+        item="admission.store",
+        remedy="install strongroom with the extra redis, or set admission.store to memory",
+    ) from None
+
+SECTION: Final = "admission.redis"
+LEAST_VERSION: Final = (7, 0)
+LONGEST_PAUSE_S: Final = 2.0
+"""A server that is back is noticed within so many seconds: until then requests are refused for nothing."""
+
+_SOURCE: Final = resources.files("admission").joinpath("counters.lua").read_text(encoding="utf-8")
+# What begins a request is refused as a whole where the server is full; what ends one has to work there above all.
+TAKES: Final = "#!lua\n" + _SOURCE
+ENDS: Final = "#!lua flags=allow-oom\n" + _SOURCE
+
+_log = logging.getLogger(__name__)
+
+
+class UnfitStore(LimitsUnavailable):
+    """A server that answers and must not be used."""
+
+
+class Link:
+    """One process's connections to one server, for one event loop at a time."""
+
+    def __init__(self, settings: RedisSettings, *, breaker: Breaker | None = None) -> None:
+        """Opens nothing yet. Raises `InvalidInput` for settings that cannot be used."""
+        self.item = f"redis at {settings.url}"
+        self._breaker = breaker or Breaker(settings.failures, settings.retry_s, longest_s=LONGEST_PAUSE_S)
+        self._client: Any = Redis(connection_pool=_pool(settings))
+        self._shas = {source: hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest() for source in _BOTH}
+        self._checked = False
+        self._detail = "not asked yet"
+        self._counts: Counter[str] = Counter()
+
+    async def run(self, source: str, key: str, *arguments: str | bytes) -> bytes:
+        """What a script answers; it may run a second time where a connection was lost meanwhile.
+
+        Raises `LimitsUnavailable`, at once while the breaker is open.
+        """
+        if not self._breaker.admits():
+            self._counts["calls_while_away"] += 1
+            raise LimitsUnavailable("is away and left alone for a while", item=self.item, remedy=_DOCTOR)
+        try:
+            if not self._checked:
+                await self._check()
+            try:
+                found: bytes = await self._client.evalsha(self._shas[source], 1, key, *arguments)
+            except NoScriptError:
+                found = await self._client.eval(source, 1, key, *arguments)
+        except RedisError as error:
+            raise self._explained(error) from None
+        except (OSError, TimeoutError) as error:
+            raise self._explained(Disconnected(type(error).__name__)) from None
+        self._available()
+        return found
+
+    async def check(self) -> str:
+        """The server's version, where it is one that may be used.
+
+        Raises `UnfitStore` naming the setting and the remedy, `LimitsUnavailable` where it cannot be asked.
+        """
+        try:
+            version = await self._check()
+        except RedisError as error:
+            raise self._explained(error) from None
+        except (OSError, TimeoutError) as error:
+            raise self._explained(Disconnected(type(error).__name__)) from None
+        self._available()
+        return version
+
+    @property
+    def available(self) -> bool:
+        return not self._breaker.is_open
+
+    @property
+    def detail(self) -> str:
+        return self._detail
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Events since the process began, by name."""
+        return dict(self._counts)
+
+    async def aclose(self) -> None:
+        """Close all connections; a later call opens new ones."""
+        await self._client.connection_pool.disconnect()
+
+    async def _check(self) -> str:
+        """Version and eviction policy. Another server may have taken the place of one that was away."""
+        found: dict[str, Any] = await self._client.info("server", "memory")
+        version = str(found.get("redis_version", "0"))
+        parts = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+        if parts < LEAST_VERSION:
+            raise self._unfit(f"has version {version}", "run Redis 7 or newer")
+        policy = str(found.get("maxmemory_policy", "unknown"))
+        if policy != "noeviction":
+            raise self._unfit(
+                f"has maxmemory-policy {policy}",
+                "set maxmemory-policy noeviction: what Redis evicts here was spent, and would be free again",
+            )
+        self._checked = True
+        return version
+
+    def _unfit(self, reason: str, remedy: str) -> UnfitStore:
+        self._note(f"not fit: it {reason}", at_once=True)
+        return UnfitStore(reason, item=self.item, remedy=remedy)
+
+    def _available(self) -> None:
+        self._detail = "available"
+        if self._breaker.succeeded():
+            self._counts["recoveries"] += 1
+            _log.warning("the counters at Redis are back")
+
+    def _explained(self, error: RedisError) -> LimitsUnavailable:
+        self._counts["calls_while_away"] += 1
+        if isinstance(error, OutOfMemoryError):
+            return LimitsUnavailable("is out of memory", item=self.item, remedy="raise maxmemory")
+        if isinstance(error, ReadOnlyError):
+            self._checked = False
+            return LimitsUnavailable("is a replica, which takes no writes", item=self.item, remedy="name the primary")
+        refused = isinstance(error, AuthenticationError | NoPermissionError)
+        kind = type(error).__name__
+        if isinstance(error, ResponseError) and not refused:
+            return LimitsUnavailable(
+                f"refused a step of the counters ({kind})",
+                item=self.item,
+                remedy="its keys {sr:admission}:* were changed by another program, or its version differs",
+            )
+        self._note(f"away ({kind})", at_once=refused)
+        if refused:
+            return LimitsUnavailable(
+                "refuses this user or password",
+                item=self.item,
+                remedy=f"check {SECTION}.username, {SECTION}.password_file and the user's ACL",
+            )
+        return LimitsUnavailable(
+            f"cannot be used ({kind})", item=self.item, remedy="check that it runs and is reachable"
+        )
+
+    def _note(self, detail: str, *, at_once: bool) -> None:
+        self._checked = False
+        self._detail = detail
+        if self._breaker.failed(at_once=at_once):
+            self._counts["outages"] += 1
+            _log.warning("the counters at Redis are %s: requests are admitted by what contracts say of that", detail)
+
+
+_BOTH: Final = (TAKES, ENDS)
+_DOCTOR: Final = "see `strongroom doctor`"
+
+
+def _pool(settings: RedisSettings) -> BlockingConnectionPool:
+    found = dict(options(settings, SECTION))
+    kind: type[Any] = Connection
+    if found.pop("ssl", False):
+        kind = SSLConnection
+    elif "unix_socket_path" in found:
+        kind, found["path"] = UnixDomainSocketConnection, found.pop("unix_socket_path")
+    # One try more where the connection that a pool kept was closed meanwhile; none where the server is slow. Every
+    # step may be repeated: a lease is taken, settled and left once.
+    again = Retry(NoBackoff(), 1, supported_errors=(Disconnected,))
+    return BlockingConnectionPool(
+        **found,
+        connection_class=kind,
+        timeout=settings.timeout_s,
+        retry=again,
+        protocol=2,
+        client_name="strongroom",
+    )

@@ -14,7 +14,6 @@ from admission.limits import NO_AMOUNTS, WINDOW_S, Amounts, Draw, Limits
 from admission.scopes import DEPLOYMENT, Scope
 from admission.tally import (
     BUSY_RETRY_S,
-    MEASURES,
     Counts,
     Life,
     Month,
@@ -35,9 +34,9 @@ def steady_clock() -> Callable[[], float]:
     return lambda: time.monotonic() + offset
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Part:
-    """One scope of a request: what it counts, by which rules."""
+    """One scope of a request: what it counts, by which rules. Never changed; a frozen one takes longer to make."""
 
     draw: Draw
     counts: Counts
@@ -56,7 +55,7 @@ class _Lease:
 
 
 class LocalCounters:
-    """`Counters` of this process, which a restart empties: `seed` tells what a month has cost before.
+    """`Counters` of this process, which a restart empties.
 
     `immediate`: no call ever waits, so that no cancellation can come in between.
     """
@@ -69,15 +68,6 @@ class LocalCounters:
         self._scopes: OrderedDict[Scope, Counts] = OrderedDict()
         self._leases: dict[str, _Lease] = {}
         self._rules: dict[Limits, Rules] = {}
-
-    def seed(self, month: str, spent: Mapping[Scope, int]) -> None:
-        """Add what scopes `spent` (micro-units) in `month`, as "2026-11", before this process began."""
-        with self._lock:
-            for scope, money in spent.items():
-                counts = self._scopes.setdefault(scope, Counts())
-                if counts.month is None:
-                    counts.month = Month(month)
-                counts.month.money += money
 
     async def take(self, ask: Ask) -> Granted | Refused:
         with self._lock:
@@ -93,17 +83,17 @@ class LocalCounters:
             refused = _refusal(parts, need, now)
             if refused is not None:
                 return refused
-            held = [0, *need[1:]]
+            held, known = [0, *need[1:]], len(self._scopes)
             for part in parts:
                 draw, own = part.draw, part.counts
                 if draw.limits.money_per_month is not None and own.month is None:
                     own.month = Month(month_of(now))
                 if draw.budget is not None and own.life is None:
                     own.life = Life(draw.until)
-                own.book([1, 0, 0, 0, 0], now)
-                add(own.flight, need)
-                add(own.held, held)
-                self._keep(draw.scope, own, now)
+                own.begin(need, now)
+                self._scopes[draw.scope] = own
+                self._scopes.move_to_end(draw.scope)
+            self._sweep(1 + len(self._scopes) - known, now)
             flight = list(need)
             self._leases[ask.lease] = _Lease(ask, parts, held, flight, [0] * 5, now + ask.ttl_s)
             return Granted(ask.lease, _rooms(parts, now))
@@ -117,13 +107,10 @@ class LocalCounters:
                 scope = DEPLOYMENT if held is None else held.ask.draws[0].scope
                 return Refused(scope, "lease", 0, 0, 0, BUSY_RETRY_S)
             held.expires = now + held.ask.ttl_s
-            for index, amount in enumerate(_vector(used)):
-                held.reported[index] = max(held.reported[index], amount)
-            held.reported[0] = 0
-            back, wanted = _vector(_part(more, min)), _vector(_part(more, max))
-            target = [max(held.held[i] + back[i], held.reported[i]) for i in MEASURES]
-            target[4] = target[1] + target[2]
-            _hold(held, [target[i] - held.held[i] for i in MEASURES])
+            held.reported = list(map(max, held.reported, _vector(used)))
+            change, wanted = _change(held, more)
+            if any(change):
+                _hold(held, change)
             if not any(wanted):
                 return None
             refused = _refusal(held.parts, wanted, now, begins=False)
@@ -155,6 +142,24 @@ class LocalCounters:
                 ended.append(Reaped(lease, held.ask.tenant, _amounts(held.reported), crossed))
             return tuple(ended)
 
+    async def seed(self, month: str, spent: Mapping[Scope, int]) -> None:
+        with self._lock:
+            now = self._clock()
+            for scope, money in spent.items():
+                counts = self._scopes.setdefault(scope, Counts())
+                counts.roll(now)
+                if counts.month is None and month == month_of(now):
+                    counts.month = Month(month, money)
+
+    async def recall(self, scope: Scope, until: float, used: Amounts) -> None:
+        used.checked()
+        with self._lock:
+            now = self._clock()
+            counts = self._scopes.setdefault(scope, Counts())
+            counts.roll(now)
+            if counts.life is None and until > now:
+                counts.life = Life(until, [used.requests, *_vector(used)[1:]])
+
     async def use(self, scope: Scope) -> Use:
         with self._lock:
             counts = self._scopes.get(scope)
@@ -169,26 +174,26 @@ class LocalCounters:
                 life=_amounts(counts.life.used) if counts.life else NO_AMOUNTS,
             )
 
+    async def aclose(self) -> None:
+        return
+
     def _rules_for(self, draw: Draw) -> Rules:
         """The rules of limits without a budget are remembered: most requests have the same few."""
         if draw.budget is not None:
             return rules_of(draw)
         rules = self._rules.get(draw.limits)
-    async def aclose(self) -> None:
-        return
-
         if rules is None:
             if len(self._rules) >= _KNOWN:
                 self._rules.clear()
             rules = self._rules[draw.limits] = rules_of(draw)
         return rules
 
-    def _keep(self, scope: Scope, counts: Counts, now: float) -> None:
-        """Note that a scope was used, and drop up to two at rest, so that only active ones take memory."""
+    def _sweep(self, count: int, now: float) -> None:
+        """Drop those at rest of the `count` scopes that were looked at longest ago, so that only active ones take
+        memory: more than have come.
+        """
         table = self._scopes
-        table[scope] = counts
-        table.move_to_end(scope)
-        for _ in range(2):
+        for _ in range(count):
             oldest = next(iter(table))
             if table[oldest].at_rest(now):
                 del table[oldest]
@@ -220,15 +225,11 @@ def _refusal(parts: Iterable[_Part], need: Vector, now: float, *, begins: bool =
 
 def _rooms(parts: Iterable[_Part], now: float) -> tuple[Room, ...]:
     return tuple(
-        Room(
-            part.draw.scope,
-            rule.name,
-            rule.limit,
-            part.counts.used(rule),
-            part.counts.resets(rule, part.draw.until, now),
-        )
-        for part in parts
-        for rule in part.rules
+        [
+            Room(part.draw.scope, rule.name, rule.limit, *part.counts.room(rule, part.draw.until, now))
+            for part in parts
+            for rule in part.rules
+        ]
     )
 
 
@@ -252,14 +253,14 @@ def _settle(lease: _Lease, used: Vector, now: float) -> tuple[Crossing, ...]:
         if draw.limits.money_per_month is not None and counts.month is None:
             counts.month = Month(month_of(now))
         counts.book(used, now)
-        crossed += _crossed(draw, counts.month)
+        limit, month = draw.limits.money_per_month, counts.month
+        if limit is not None and month is not None and month.money >= (draw.limits.soft or 1.0) * limit:
+            crossed += _crossed(draw, month, limit)
     return tuple(crossed)
 
 
-def _crossed(draw: Draw, month: Month | None) -> Iterable[Crossing]:
-    limit = draw.limits.money_per_month
-    if month is None or limit is None:
-        return
+def _crossed(draw: Draw, month: Month, limit: int) -> Iterable[Crossing]:
+    """The shares that are told now, and never again."""
     for share in sorted({draw.limits.soft or 1.0, 1.0}):
         if month.money >= share * limit and (share, limit) not in month.told:
             month.told.add((share, limit))
@@ -282,5 +283,15 @@ def _amounts(vector: Vector) -> Amounts:
     return Amounts(vector[0], vector[1], vector[2], vector[3])
 
 
-def _part(amounts: Amounts, pick: Callable[[int, int], int]) -> Amounts:
-    return Amounts(0, pick(0, amounts.input), pick(0, amounts.output), pick(0, amounts.money))
+def _change(lease: _Lease, more: Amounts) -> tuple[Vector, Vector]:
+    """What to hold more or less of at once, for use and for what is given back; and what is asked for beyond that."""
+    held, reported = lease.held, lease.reported
+    read, written, money = more.input, more.output, more.money
+    target = [
+        max(held[1] + min(read, 0), reported[1]),
+        max(held[2] + min(written, 0), reported[2]),
+        max(held[3] + min(money, 0), reported[3]),
+    ]
+    change = [0, target[0] - held[1], target[1] - held[2], target[2] - held[3], target[0] + target[1] - held[4]]
+    read, written, money = max(read, 0), max(written, 0), max(money, 0)
+    return change, [0, read, written, money, read + written]

@@ -45,13 +45,21 @@ class Window:
         self.total: Vector = [0] * 5
 
     def add(self, amounts: Vector, now: float) -> None:
-        if not any(amounts):
-            return
-        step = int(now // 1)
-        if not self._steps or self._steps[-1][0] < step:
-            self._steps.append((step, [0] * 5))
-        add(self._steps[-1][1], amounts)
-        add(self.total, amounts)
+        step, total = self._step(now), self.total
+        for index in MEASURES:
+            amount = amounts[index]
+            step[index] += amount
+            total[index] += amount
+
+    def add_request(self, now: float) -> None:
+        self._step(now)[0] += 1
+        self.total[0] += 1
+
+    def _step(self, now: float) -> Vector:
+        steps, second = self._steps, int(now)
+        if not steps or steps[-1][0] < second:
+            steps.append((second, [0] * 5))
+        return steps[-1][1]
 
     def expire(self, now: float) -> None:
         while self._steps and self._steps[0][0] + 1 + WINDOW_S <= now:
@@ -69,9 +77,15 @@ class Window:
 
 @dataclass(slots=True)
 class Month:
+    """`label` as in "2026-11"; `ends` is the first instant of the next one (UTC), in Unix seconds."""
+
     label: str
     money: int = 0
     told: set[tuple[float, int]] = field(default_factory=set)
+    ends: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ends = _end(int(self.label[:4]), int(self.label[5:]))
 
 
 @dataclass(slots=True)
@@ -93,12 +107,14 @@ class Counts:
     def roll(self, now: float) -> None:
         """Forget what is over: steps that left the window, last month, a life that has ended."""
         self.window.expire(now)
-        if self.month is not None and self.month.label != month_of(now):
+        if self.month is not None and self.month.ends <= now:
             self.month = None
         if self.life is not None and self.life.until is not None and self.life.until <= now:
             self.life = None
 
     def at_rest(self, now: float) -> bool:
+        if self.flight[0] or (self.month is not None and now < self.month.ends):
+            return False
         self.roll(now)
         kept = self.month is not None or self.life is not None
         return not (kept or any(self.flight) or any(self.held) or any(self.window.total))
@@ -120,14 +136,29 @@ class Counts:
             return self.window.wait(rule.index, over, now)
         if rule.span == "now" or over <= self.held[rule.index]:
             return BUSY_RETRY_S
-        return month_end(now) - now if rule.span == "month" else _left(until, now)
+        return self._month_left(now) if rule.span == "month" else _left(until, now)
 
-    def resets(self, rule: Rule, until: float | None, now: float) -> float:
-        if rule.span == "now":
-            return 0.0
-        if rule.span == "minute":
-            return self.window.wait(rule.index, 1, now) if self.window.total[rule.index] else 0.0
-        return month_end(now) - now if rule.span == "month" else _left(until, now)
+    def room(self, rule: Rule, until: float | None, now: float) -> tuple[int, float]:
+        """What counts against a bound, and the seconds until some of it no longer does."""
+        index, span = rule.index, rule.span
+        if span == "now":
+            return self.flight[index], 0.0
+        if span == "minute":
+            settled = self.window.total[index]
+            return settled + self.held[index], self.window.wait(index, 1, now) if settled else 0.0
+        return self.used(rule), self._month_left(now) if span == "month" else _left(until, now)
+
+    def begin(self, need: Vector, now: float) -> None:
+        """A request has begun: it counts at once, what it needs is held."""
+        self.window.add_request(now)
+        if self.life is not None:
+            self.life.used[0] += 1
+        add(self.flight, need)
+        held = self.held
+        held[1] += need[1]
+        held[2] += need[2]
+        held[3] += need[3]
+        held[4] += need[4]
 
     def book(self, amounts: Vector, now: float) -> None:
         self.window.add(amounts, now)
@@ -135,6 +166,9 @@ class Counts:
             self.month.money += amounts[MONEY]
         if self.life is not None:
             add(self.life.used, amounts)
+
+    def _month_left(self, now: float) -> float:
+        return (month_end(now) if self.month is None else self.month.ends) - now
 
 
 def month_of(now: float) -> str:
@@ -144,8 +178,11 @@ def month_of(now: float) -> str:
 def month_end(now: float) -> float:
     """The first instant of the next month (UTC), in Unix seconds."""
     at = datetime.fromtimestamp(now, UTC)
-    year, month = (at.year + 1, 1) if at.month == 12 else (at.year, at.month + 1)
-    return datetime(year, month, 1, tzinfo=UTC).timestamp()
+    return _end(at.year, at.month)
+
+
+def _end(year: int, month: int) -> float:
+    return datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC).timestamp()
 
 
 def _left(until: float | None, now: float) -> float:

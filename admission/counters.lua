@@ -2,7 +2,8 @@
 --
 -- ARGV: the step's name, the prefix of all keys, the instant in Unix seconds (empty: the store's own clock), and the
 -- step's data in MessagePack. KEYS[1] is the index of leases by expiry. Answers are MessagePack. A step reads, decides,
--- and then writes, so that nothing is half done where it fails.
+-- and then writes, so that nothing is half done where it fails. A take names the epoch that its server knows: where it
+-- is another, all that was kept here was lost, and the server says first what months have cost.
 --
 -- A scope's key holds f: what is in flight, h: what is held, w: the window's steps, m: the month (label, money, shares
 -- told), l: the life (end, amounts). Amounts are requests, input, output, money; the fifth measure, tokens, is input
@@ -232,7 +233,14 @@ end
 local steps = {}
 
 function steps.take()
-  local id, tenant, ttl, need, parts = unpack(data)
+  local id, tenant, ttl, need, parts, known = unpack(data)
+  local epoch = redis.call('GET', P .. 'epoch')
+  if not epoch then
+    epoch = redis.call('TIME')
+    epoch = epoch[1] .. '.' .. epoch[2]
+    redis.call('SET', P .. 'epoch', epoch)
+  end
+  if epoch ~= known then return {2, epoch} end
   local kept = lease_of(id)
   if kept then return rooms(kept.p) end
   local refused = refusal(parts, {1, need[2], need[3], need[4]}, true)
@@ -348,6 +356,17 @@ function steps.seed()
       own.m = {MONTH, scope[2], {}}
       changed[scope[1]] = true
     end
+  end
+  save()
+  return {}
+end
+
+function steps.recall()
+  local key, till, total = unpack(data)
+  local own = counts(key)
+  if not own.l and till > now then
+    own.l = {till, total[1], total[2], total[3], total[4]}
+    changed[key] = true
   end
   save()
   return {}

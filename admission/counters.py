@@ -14,11 +14,12 @@ place. Concurrency and tokens in flight ("now") are given back by `leave`, whate
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
 
-from admission.limits import NO_AMOUNTS, Amounts, Draw
+from admission.limits import NO_AMOUNTS, Amounts, Budget, Draw
 from admission.scopes import Scope
 
 
@@ -26,7 +27,7 @@ class Ask(msgspec.Struct, frozen=True):
     """A request that wants to begin: it needs `need` (with its one request) of every scope in `draws`.
 
     `lease` is its id, never used before. The lease expires after `ttl_s` seconds without a sign of life. The scopes
-    within a tenant are all `tenant`'s.
+    within a tenant are all `tenant`'s. `allowance` is what the tenant may use while a store is away; `None`: nothing.
     """
 
     lease: str
@@ -34,6 +35,7 @@ class Ask(msgspec.Struct, frozen=True):
     draws: tuple[Draw, ...]
     need: Amounts
     ttl_s: float
+    allowance: Budget | None = None
 
 
 class Room(msgspec.Struct, frozen=True):
@@ -49,17 +51,21 @@ class Room(msgspec.Struct, frozen=True):
 
 
 class Granted(msgspec.Struct, frozen=True):
-    """`rooms` are all bounds of the request's scopes, this request included."""
+    """`rooms` are all bounds of the request's scopes, this request included; `on_allowance`: counted by this process
+    alone, since the store is away.
+    """
 
     lease: str
     rooms: tuple[Room, ...] = ()
+    on_allowance: bool = False
 
 
 class Refused(msgspec.Struct, frozen=True):
     """The bound with the longest wait of those that did not fit; `used` is without this request, which needed `need`.
 
     `bound` is a name of `limits.BOUNDS`, or "deadline" where the scope has ended, or "lease" where `extend` finds the
-    lease settled or reaped (`limit`, `used` and `need` are then 0). `retry_after` is in seconds.
+    lease settled or reaped, or "store" where that is away (`limit`, `used` and `need` are then 0). `retry_after` is in
+    seconds.
     """
 
     scope: Scope
@@ -147,6 +153,18 @@ class Counters(Protocol):
 
     async def reap(self) -> tuple[Reaped, ...]:
         """Settle and end the leases that expired. Each is named to one caller."""
+        ...
+
+    async def seed(self, month: str, spent: Mapping[Scope, int]) -> None:
+        """Begin the `month`, as in "2026-11", of scopes with what they `spent` in it (micro-units) before anything was
+        counted here. A scope whose month has begun is left as it is, so that no repetition counts anything twice.
+        """
+        ...
+
+    async def recall(self, scope: Scope, until: float, used: Amounts) -> None:
+        """Begin the life of a scope, which ends at `until` (Unix seconds), with what it `used` before anything was
+        counted here, its requests included. A life that has begun is left as it is.
+        """
         ...
 
     async def use(self, scope: Scope) -> Use: ...

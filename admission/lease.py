@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from admission.counters import Counters, Crossing, Granted, Refused
 from admission.limits import BOUNDS, NO_AMOUNTS, Amounts
 from admission.scopes import SHARED
-from tenancy.errors import LimitExceeded, Unavailable
+from tenancy.errors import LimitExceeded, LimitsUnavailable, Unavailable
 
 STEP: Final = 256
 """Output tokens by which a lease is extended while an answer streams."""
@@ -28,7 +28,8 @@ class Lease:
     """Made by `Gate.admit` alone; the request's task uses it.
 
     `max_output_tokens` is what the generator may produce at most, `None` where nothing limits it; `deadline` an
-    instant of `time.monotonic()`. `stopped` is the bound that refused more output.
+    instant of `time.monotonic()`. `stopped` is the bound that refused more output; `on_allowance` whether the store of
+    the counters was away when it was taken.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Lease:
     ) -> None:
         self.id = granted.lease
         self.rooms = granted.rooms
+        self.on_allowance = granted.on_allowance
         self.max_output_tokens = max_output_tokens
         self.deadline = deadline
         self.stopped: Refused | None = None
@@ -114,10 +116,9 @@ class Lease:
         if self._settled:
             return False
         self._settled = True
-        used = self._priced(input_tokens, output_tokens)
-        if money is not None:
-            used = Amounts(0, used.input, used.output, money)
-        self._used = used.checked()
+        if money is None:
+            money = self._price(input_tokens, output_tokens)
+        used = self._used = Amounts(0, input_tokens, output_tokens, money).checked()
         settled = await self._done(self._counters.settle(self.id, used))
         self.crossed += settled.crossed
         return settled.booked
@@ -151,9 +152,11 @@ class Lease:
         return Amounts(0, input_tokens, output_tokens, self._price(input_tokens, output_tokens))
 
 
-def refusal(refused: Refused) -> LimitExceeded:
+def refusal(refused: Refused) -> LimitExceeded | LimitsUnavailable:
     """A refusal as the error that its caller gets. Of a scope that tenants share it says nothing but that."""
     scope, words = refused.scope, _WORDS.get(refused.bound, refused.bound)
+    if refused.bound == "store":
+        return LimitsUnavailable("the store of the counters is away", remedy="ask again")
     if scope.kind in SHARED:
         return LimitExceeded(
             "the service is at a limit of its own",

@@ -6,11 +6,12 @@ keeps them on one of its nodes, and more nodes admit no more requests.
     {sr:admission}:s:KIND:TENANT:ID   a scope       {sr:admission}:leases   the leases by expiry
     {sr:admission}:l:LEASE            a lease       {sr:admission}:seen     when a server last looked for expired ones
     {sr:admission}:b:LEASE            use that was reported after an outage, once
+    {sr:admission}:epoch              a name for all of this, another one after it was lost
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -25,6 +26,7 @@ PREFIX: Final = "{sr:admission}:"
 REAPED: Final = 100
 """Leases that one step reaps at most: it holds the server up."""
 _KNOWN: Final = 1_000
+_REFUSED, _ANOTHER = 0, 2
 
 _encode = msgspec.msgpack.encode
 _decode = msgspec.msgpack.decode
@@ -33,19 +35,27 @@ _decode = msgspec.msgpack.decode
 class RedisCounters:
     """`Counters` at a server that several processes share. Windows, months and expiry go by the server's own clock.
 
-    `clock` replaces it in tests. Every method raises `LimitsUnavailable` where the server is away.
+    `clock` replaces it in tests. `emptied` is awaited where the server has lost what it kept, before anything is taken
+    there. Every method raises `LimitsUnavailable` where the server is away.
     """
 
     def __init__(self, link: Link, *, clock: Callable[[], float] | None = None) -> None:
         self.link = link
         self._clock = clock
+        self.emptied: Callable[[tuple[Draw, ...]], Awaitable[None]] | None = None
+        self._epoch = ""
         self._rules: dict[Limits, tuple[Rules, list[Any]]] = {}
 
     async def take(self, ask: Ask) -> Granted | Refused:
         parts, rules = self._parts(ask.draws)
         data = [ask.lease, ask.tenant, ask.ttl_s, _list(ask.need), parts]
-        admitted, *found = await self._step("take", data, TAKES)
-        if not admitted:
+        answer, *found = await self._step("take", [*data, self._epoch], TAKES)
+        while answer == _ANOTHER:
+            if self._epoch and self.emptied is not None:
+                await self.emptied(ask.draws)
+            (self._epoch,) = found
+            answer, *found = await self._step("take", [*data, self._epoch], TAKES)
+        if answer == _REFUSED:
             return _refused(found)
         rooms = tuple(
             Room(ask.draws[p].scope, rules[p][r].name, rules[p][r].limit, int(used), float(resets))
@@ -83,6 +93,9 @@ class RedisCounters:
     async def seed(self, month: str, spent: Mapping[Scope, int]) -> None:
         if spent:
             await self._step("seed", [month, [[_key(scope), money] for scope, money in spent.items()]])
+
+    async def recall(self, scope: Scope, until: float, used: Amounts) -> None:
+        await self._step("recall", [_key(scope), until, [used.checked().requests, *_list(used)[1:]]])
 
     async def use(self, scope: Scope) -> Use:
         flight, held, minute, month, life = await self._step("use", [_key(scope)])

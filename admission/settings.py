@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
 from admission.gate import LEASE_S, SharedLimits
 from admission.limits import Limits, TenantLimits
+from tenancy.limits import Away
+from tenancy.redis_settings import RedisSettings
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
@@ -22,10 +24,22 @@ class AlertSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     timeout_s: Seconds = 10.0
 
 
+class RootSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Signed root ids: whether a request without one is admitted, seconds that a root lives where its maker names none,
+    and at most, and how many each user mints in a minute.
+    """
+
+    missing: Literal["allow", "refuse"] = "allow"
+    deadline_s: Seconds = 3_600.0
+    longest_s: Seconds = 86_400.0
+    per_minute: Positive = 60
+
+
 class AdmissionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`tenant`, `user` and `key` are each tenant's, user's and API key's, where a contract does not say otherwise;
     `deployment` and `models` (by the names in answers) are over all tenants. A lease without a sign of life for
-    `lease_s` seconds is settled.
+    `lease_s` seconds is settled. `store` says where the counters are: in this process, or at a Redis server that
+    several share; `away` is what holds while that is away, where a contract does not say otherwise.
     """
 
     tenant: Limits = Limits()
@@ -34,11 +48,14 @@ class AdmissionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     deployment: Limits = Limits()
     models: dict[str, Limits] = {}
     lease_s: Annotated[float, msgspec.Meta(ge=3)] = LEASE_S
+    store: Literal["memory", "redis"] = "memory"
+    redis: RedisSettings = RedisSettings()
+    away: Away = Away()
     alerts: AlertSettings = AlertSettings()
 
     @property
     def limits(self) -> TenantLimits:
-        return TenantLimits(tenant=self.tenant, user=self.user, key=self.key)
+        return TenantLimits(tenant=self.tenant, user=self.user, key=self.key, away=self.away)
 
     @property
     def shared(self) -> SharedLimits:

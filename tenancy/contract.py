@@ -113,6 +113,7 @@ class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             tenant=_over(own.tenant, deployment.tenant),
             user=_over(own.user, deployment.user),
             key=_over(own.key, deployment.key),
+            away=own.away or deployment.away,
         )
 
     def stored(self) -> dict[str, Any]:
@@ -120,9 +121,9 @@ class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         builtins: dict[str, Any] = msgspec.to_builtins(self)
         limits = msgspec.to_builtins(self.admission)
         given = {
-            scope: kept
-            for scope, amounts in limits.items()
-            if (kept := {name: amount for name, amount in amounts.items() if amount is not None})
+            name: kept
+            for name, value in limits.items()
+            if (kept := _given(value) if isinstance(value, dict) else value) not in (None, {})
         }
         builtins.pop("admission", None)
         return builtins | ({"admission": given} if given else {})
@@ -214,6 +215,10 @@ def _unknown(found: Mapping[str, Any], struct: type[msgspec.Struct], prefix: str
         for inner in (hints[key], *get_args(hints[key])):
             if isinstance(inner, type) and issubclass(inner, msgspec.Struct) and isinstance(value, Mapping):
                 yield from _unknown(value, inner, f"{prefix}{key}.")
+
+
+def _given(amounts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: amount for name, amount in amounts.items() if amount is not None}
 
 
 def _over(own: Limits, deployment: Limits) -> Limits:

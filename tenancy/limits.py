@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -31,9 +31,22 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     deadline_s: Seconds | None = None
 
 
+class Away(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one server admits of a tenant while the store of the counters is away: nothing (`refuse`), or so many
+    `requests` and so many `tokens`, input plus output, until the store has heard of them (`allowance`).
+    """
+
+    policy: Literal["refuse", "allowance"] = "refuse"
+    requests: Amount = 100
+    tokens: Amount = 50_000
+
+
 class TenantLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`tenant` bounds the tenant as a whole, `user` each of its users, `key` each of its credentials."""
+    """`tenant` bounds the tenant as a whole, `user` each of its users, `key` each of its credentials. `away` is what
+    holds without the store of the counters; left out, the deployment says it.
+    """
 
     tenant: Limits = Limits()
     user: Limits = Limits()
     key: Limits = Limits()
+    away: Away | None = None

@@ -345,6 +345,7 @@ def test_the_reaper_settles_what_nobody_renewed(counters: Counters, clock: Clock
 def test_forty_clients_at_a_limit_of_four_are_never_five(counters: Counters) -> None:
     async def main() -> None:
         inside, most, served = 0, 0, 0
+        four = asyncio.Barrier(4)
 
         async def client(number: int) -> None:
             nonlocal inside, most, served
@@ -355,7 +356,7 @@ def test_forty_clients_at_a_limit_of_four_are_never_five(counters: Counters) -> 
                     continue
                 inside += 1
                 most = max(most, inside)
-                await asyncio.sleep(0)
+                await four.wait()
                 inside -= 1
                 await counters.leave(wanted.lease)
                 served += 1

@@ -21,7 +21,9 @@ import msgspec
 from admission.counters import Ask, Counters, Crossing, Granted, Refused, Room, Use
 from admission.expected import ExpectedOutput
 from admission.lease import Lease, Price, finished, refusal
-from admission.limits import Amounts, Draw, Limits, TenantLimits
+from admission.limits import Amounts, Budget, Draw, Limits, TenantLimits
+from admission.looking import Look, own, refused_by, rooms_of
+from admission.months import Months, Spent
 from admission.scopes import DEPLOYMENT, SHARED, key_scope, model_scope, tenant_scope, user_scope
 from tenancy.errors import InvalidInput
 from tenancy.identity import Principal
@@ -65,7 +67,8 @@ class SharedLimits(msgspec.Struct, frozen=True):
 class Gate:
     """Admits requests. `limits_for` gives a tenant's limits from memory: it is called on every request.
 
-    `alert` is told when a month's money reaches its soft share, and its end; it must not wait.
+    `alert` is told when a month's money reaches its soft share, and its end; it must not wait. `spent` reads what a
+    month has cost before this process counted; without it every month begins with nothing.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class Gate:
         shared: SharedLimits | None = None,
         alert: Callable[[Crossing], None] | None = None,
         lease_s: float = LEASE_S,
+        spent: Spent | None = None,
     ) -> None:
         self.counters = counters
         self.lease_s = lease_s
@@ -84,6 +88,7 @@ class Gate:
         self._shared = shared or SharedLimits()
         self._alert = alert
         self._expected = ExpectedOutput()
+        self._months = None if spent is None else Months(counters, spent)
 
     @asynccontextmanager
     async def admit(
@@ -102,19 +107,17 @@ class Gate:
         `price` is what the tokens of `model` cost. Raises `LimitExceeded`, having taken nothing, naming the scope that
         refused.
         """
-        limits = self._limits_for(principal.tenant_id)
-        if agreed is not None:
-            limits = agreed.limits(limits)
         price = price or _free
+        limits = self._limits_of(principal.tenant_id, agreed)
         draws = (*roots, *self._draws(principal, limits, model))
-        most = _least(draw.limits.max_output_tokens for draw in draws)
-        ceiling = estimate.output_tokens if most is None else min(estimate.output_tokens, most)
-        who = (principal.tenant_id, principal.user_id, model)
-        output = self._expected.of(*who, ceiling) if ceiling else 0
-        need = Amounts(1, estimate.input_tokens, output, price(estimate.input_tokens, output))
-        ask = Ask(request_id or secrets.token_hex(16), principal.tenant_id, draws, need, self.lease_s)
+        need, ceiling, most = self._need(principal, estimate, draws, model, price)
+        ask = Ask(
+            request_id or secrets.token_hex(16), principal.tenant_id, draws, need, self.lease_s, _allowance(limits)
+        )
         within = _least(draw.limits.deadline_s for draw in draws)
         begun = time.monotonic()
+        if self._months is not None:
+            await self._months.begin(draws)
         granted = await self._take(ask)
         if isinstance(granted, Refused):
             raise refusal(granted)
@@ -137,13 +140,36 @@ class Gate:
                 await lease.leave()
             finally:
                 if lease.output:
-                    self._expected.learn(*who, lease.output)
+                    self._expected.learn(principal.tenant_id, principal.user_id, model, lease.output)
                 self.tell(lease.crossed)
+
+    async def look(
+        self,
+        principal: Principal,
+        estimate: Estimate,
+        agreed: Agreed | None = None,
+        *,
+        model: str = "",
+        price: Price | None = None,
+        roots: tuple[Draw, ...] = (),
+    ) -> Look:
+        """What `admit` would make of the same request now; nothing is taken."""
+        draws = (*roots, *self._draws(principal, self._limits_of(principal.tenant_id, agreed), model))
+        need, ceiling, _ = self._need(principal, estimate, draws, model, price or _free)
+        if self._months is not None:
+            await self._months.begin(draws)
+        rooms = await rooms_of(self.counters, draws)
+        return Look(need, ceiling, own(rooms), refused_by(rooms, need))
 
     async def use(self, tenant_id: str, user_id: str | None = None) -> Use:
         """What a tenant, or one of its users, uses now."""
         scope = tenant_scope(tenant_id) if user_id is None else user_scope(tenant_id, user_id)
         return await self.counters.use(scope)
+
+    async def begin_again(self, draws: Iterable[Draw]) -> None:
+        """The counters have lost what they kept: tell them what months have cost, those of `draws` now."""
+        if self._months is not None:
+            await self._months.again(draws)
 
     def tell(self, crossed: list[Crossing] | tuple[Crossing, ...]) -> None:
         for crossing in crossed:
@@ -165,6 +191,20 @@ class Gate:
             await finished(self.counters.leave(ask.lease))
             raise
 
+    def _need(
+        self, principal: Principal, estimate: Estimate, draws: Iterable[Draw], model: str, price: Price
+    ) -> tuple[Amounts, int, int | None]:
+        """What is needed to begin, and the most output tokens: of this request, and of any."""
+        most = _least(draw.limits.max_output_tokens for draw in draws)
+        ceiling = estimate.output_tokens if most is None else min(estimate.output_tokens, most)
+        output = self._expected.of(principal.tenant_id, principal.user_id, model, ceiling) if ceiling else 0
+        need = Amounts(1, estimate.input_tokens, output, price(estimate.input_tokens, output))
+        return need, ceiling, most
+
+    def _limits_of(self, tenant: str, agreed: Agreed | None) -> TenantLimits:
+        limits = self._limits_for(tenant)
+        return limits if agreed is None else agreed.limits(limits)
+
     def _draws(self, principal: Principal, limits: TenantLimits, model: str) -> list[Draw]:
         tenant = principal.tenant_id
         draws = [Draw(tenant_scope(tenant), limits.tenant)]
@@ -177,6 +217,12 @@ class Gate:
         if self._shared.deployment != NO_LIMITS:
             draws.append(Draw(DEPLOYMENT, self._shared.deployment))
         return draws
+
+
+def _allowance(limits: TenantLimits) -> Budget | None:
+    """What the tenant may use while a store of the counters is away."""
+    away = limits.away
+    return Budget(away.requests, away.tokens) if away is not None and away.policy == "allowance" else None
 
 
 def _tell_rooms(granted: Granted) -> None:

@@ -52,6 +52,7 @@ class AdmissionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     redis: RedisSettings = RedisSettings()
     away: Away = Away()
     alerts: AlertSettings = AlertSettings()
+    roots: RootSettings = RootSettings()
 
     @property
     def limits(self) -> TenantLimits:

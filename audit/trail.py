@@ -161,9 +161,18 @@ class Trail:
             self._texts["answer"] = answer
         self._detail.update(detail or {})
 
+    def belongs(self, root: str) -> None:
+        """Group the request with those of `root`, which was not known when the trail was opened."""
+        self._request = msgspec.structs.replace(self._request, root=nfc_name(root, "root id"))
+
     def priced(self, prices: str, basis: Basis) -> None:
         """Name the price list, and which tokens it charges."""
         self._cost = msgspec.structs.replace(self._cost, prices=prices, basis=basis)
+
+    @property
+    def microunits(self) -> int:
+        """What the request cost so far, as it was noted."""
+        return self._cost.microunits or 0
 
     def hop(self, name: str, milliseconds: float, metered: Metered | None = None) -> None:
         """Add one metered step, which ends now."""

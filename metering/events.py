@@ -26,7 +26,8 @@ _INGESTING: Final = frozenset({"document.put", "ingest"})
 
 
 class UsageEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One hop, or a correction of one. `at` is UTC epoch seconds, `month` as in "2026-11", `user` a keyed reference.
+    """One hop, or a correction of one. `at` is UTC epoch seconds, `month` as in "2026-11", `user` a keyed reference,
+    `key` the id of the API key, if it was one.
 
     Tokens and microunits of a correction are what it adds, and may be negative; `corrects` is the event it is about.
     """
@@ -39,6 +40,7 @@ class UsageEvent(msgspec.Struct, frozen=True, kw_only=True):
     hop: str
     feature: str = UNATTRIBUTED
     user: str = ""
+    key: str = ""
     model: str = ""
     version: str = ""
     adapter: str = ""
@@ -64,6 +66,7 @@ class Correction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     why: str
     feature: str = UNATTRIBUTED
     user: str = ""
+    key: str = ""
     model: str = ""
     version: str = ""
     adapter: str = ""
@@ -93,6 +96,7 @@ def usage_of(event: Event) -> Iterator[UsageEvent]:
             hop=hop,
             feature=str(feature),
             user=event.actor.ref or "",
+            key=(event.actor.credential or "") if event.actor.method == "api_key" else "",
             model=use.model or "",
             version=use.version or "",
             adapter=use.adapter or "",
@@ -128,6 +132,7 @@ def _correction(event: Event) -> UsageEvent:
         hop=said.hop,
         feature=said.feature,
         user=said.user,
+        key=said.key,
         model=said.model,
         version=said.version,
         adapter=said.adapter,

@@ -25,6 +25,7 @@ usage = Table(
     Column("hop", Text, nullable=False),
     Column("feature", Text, nullable=False),
     Column("user", Text, nullable=False),
+    Column("key", Text, nullable=False),
     Column("model", Text, nullable=False),
     Column("version", Text, nullable=False),
     Column("adapter", Text, nullable=False),

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, func, literal, select, tuple_
 
-from metering.events import UsageEvent, month_of
+from metering.events import UsageEvent
 from metering.ledger import UsageLedger
 from metering.tables import usage
 from tenancy.errors import InvalidInput
@@ -80,17 +80,19 @@ def events_of(
         return [UsageEvent(**row._mapping) for row in connection.execute(query)]
 
 
-def spent(ledger: UsageLedger, month: str, *, user: str | None = None) -> int:
-    """Microunits of one calendar month (UTC, as in "2026-11"), of the tenant or of one user by reference."""
-    conditions = [usage.c.month == month] + ([] if user is None else [usage.c.user == user])
+def spent(
+    ledger: UsageLedger, month: str, *, user: str | None = None, key: str | None = None, model: str | None = None
+) -> int:
+    """Microunits of one calendar month (UTC, as in "2026-11"), of the tenant, or of one user by reference, one API key
+    by id, or the requests that one model answered, its remembered answers among them.
+    """
+    conditions = [usage.c.month == month]
+    conditions += [usage.c[name] == value for name, value in (("user", user), ("key", key)) if value is not None]
+    if model is not None:
+        answered = (usage.c.month == month) & (usage.c.model == model) & usage.c.hop.in_(("generate", "cache"))
+        conditions.append(usage.c.request.in_(select(usage.c.request).where(answered)))
     with ledger.database.reading() as connection:
         return int(connection.execute(select(func.sum(usage.c.microunits)).where(*conditions)).scalar() or 0)
-
-
-def spent_now(ledger: UsageLedger, now: float) -> int:
-    """Microunits of the month of `now` (UTC epoch seconds), with all that the log has."""
-    ledger.catch_up()
-    return spent(ledger, month_of(now))
 
 
 def csv_lines(rows: Sequence[Mapping[str, Any]], by: Sequence[str]) -> Iterator[str]:

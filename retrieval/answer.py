@@ -43,7 +43,7 @@ async def answer(path: AnswerPath, principal: Principal, question: Question) -> 
         steps.note_plan(trail, plan, path.settings.revision)
         steps.require_feature(tenant, question)
         meter = steps.priced(path, tenant, trail)
-        async with paying.admitted(path, principal, opened, question, meter) as lease:
+        async with paying.admitted(path, principal, opened, question, trail, meter) as lease:
             asking = steps.Asking(
                 path, principal, tenant, opened.embedder, opened.engine, plan, question, trail, lease, meter
             )
@@ -104,7 +104,7 @@ async def retrieve(path: AnswerPath, principal: Principal, question: Question) -
         tenant, plan = opened.tenant, opened.plan
         steps.note_plan(trail, plan, path.settings.revision)
         meter = steps.priced(path, tenant, trail)
-        async with paying.admitted(path, principal, opened, question, meter, generates=False) as lease:
+        async with paying.admitted(path, principal, opened, question, trail, meter, generates=False) as lease:
             asking = steps.Asking(
                 path, principal, tenant, opened.embedder, opened.engine, plan, question, trail, lease, meter
             )

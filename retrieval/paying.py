@@ -2,43 +2,55 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from admission.gate import Estimate
 from admission.lease import Lease, Price
+from audit.trail import Trail
 from metering.meter import Meter
 from retrieval.plan import Opened
 from retrieval.question import Answer, AnswerPath, Question
+from retrieval.roots import BRANCH, belonging, draws_of
 from tenancy.identity import Principal
 
 if TYPE_CHECKING:
     from retrieval.steps import Asking
 
 
-def admitted(
+@asynccontextmanager
+async def admitted(
     path: AnswerPath,
     principal: Principal,
     opened: Opened,
     question: Question,
+    trail: Trail,
     meter: Meter,
     *,
     generates: bool = True,
-) -> AbstractAsyncContextManager[Lease]:
+) -> AsyncIterator[Lease]:
     """A lease for the question, under its request id; one that only retrieves has no answer to pay.
 
-    Raises `LimitExceeded`, having taken nothing.
+    Raises `LimitExceeded` and, for its root, `RootRefused` and `RootRequired`, having taken nothing.
     """
+    root = belonging(path, principal, opened.tenant, question, trail)
     estimate = opened.plan.estimate if generates else Estimate(opened.plan.estimate.input_tokens, 0)
-    model = opened.plan.route.identity.model if generates else ""
-    return path.admission.admit(
+    price, model = price_of(meter, opened, generates=generates)
+    async with path.admission.admit(
         principal,
         estimate,
         opened.tenant.contract,
         request_id=question.request_id,
         model=model,
-        price=_price(meter, opened, model),
-    )
+        price=price,
+        roots=await draws_of(path, principal, root, trail.log),
+    ) as lease:
+        if root is not None:
+            trail.note(detail={BRANCH: root.branch})
+        if lease.on_allowance:
+            trail.note(detail={"admission": "allowance"})
+        yield lease
 
 
 async def settle(asking: Asking, finished: Answer) -> None:
@@ -47,8 +59,9 @@ async def settle(asking: Asking, finished: Answer) -> None:
     asking.trail.note(answer=finished.text)
 
 
-def _price(meter: Meter, opened: Opened, model: str) -> Price:
-    """What a question costs with so many tokens of its prompt and its answer: all hops together."""
+def price_of(meter: Meter, opened: Opened, *, generates: bool) -> tuple[Price, str]:
+    """What a question costs with so many tokens of its prompt and its answer, all hops together; and the model."""
+    model = opened.plan.route.identity.model if generates else ""
     name = opened.embedder.fingerprint.name
     hops = meter.prices.price("embed", name).of(opened.plan.estimate.input_tokens, 0)
     hops += meter.prices.price("retrieve", opened.engine).of(0, 0)
@@ -57,4 +70,4 @@ def _price(meter: Meter, opened: Opened, model: str) -> Price:
     def price(input_tokens: int, output_tokens: int) -> int:
         return hops + (generate.of(input_tokens, output_tokens) if model else 0)
 
-    return price
+    return price, model

@@ -12,6 +12,7 @@ import msgspec
 
 from admission.fair import Party
 from admission.gate import Gate
+from admission.settings import RootSettings
 from admission.turns import Desks, Turns
 from audit.trail import AuditTrail
 from cache.certificate.tally import Tally
@@ -47,6 +48,7 @@ class Question:
     """A question as the edge received it; `request_id` is 32 hex digits of our own. `None` means: the default.
 
     `filter` is the JSON of a filter (`indexing.filters`), not yet read: the tenant's contract says what it may name.
+    `root` is the caller's own id of a conversation, `signed_root` one that was minted here (`admission.roots`), unread.
     """
 
     query: str
@@ -62,6 +64,7 @@ class Question:
     history: tuple[Turn, ...] = ()
     feature: str | None = None
     root: str | None = None
+    signed_root: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +143,7 @@ class PathSettings:
     cache_enabled: bool = True
     kv_sharing: KvSharing = "domain"
     mixing: Mixing = "separate"
+    roots: RootSettings = field(default_factory=RootSettings)
 
     @property
     def revision(self) -> str:

@@ -14,6 +14,7 @@ from litestar.types import ASGIApp
 from service import openai_errors, openapi, problems
 from service.auth import Authentication, request_id_of
 from service.bodies import StrictRequest
+from service.charging import Charging
 from service.edge import Edge
 from service.engine_check import EngineWatch
 from service.routes import (
@@ -28,8 +29,10 @@ from service.routes import (
     documents,
     feedback,
     health,
+    limits,
     models,
     retrieve,
+    roots,
     templates,
     usage,
 )
@@ -45,8 +48,10 @@ def create_app(services: Services) -> Edge:
     routers: Sequence[Router] = [
         retrieve.router(services),
         answers.router(services),
+        roots.router(services),
         chat.router(services),
         feedback.router(services),
+        limits.router(services),
         documents.router(services),
         audit.router(services),
         audit_exports.router(services),
@@ -64,7 +69,12 @@ def create_app(services: Services) -> Edge:
         # A function, since the framework copies everything else that a nested router holds.
         return authentication(app)
 
-    v1 = Router("/v1", route_handlers=routers, middleware=[authenticated])
+    charging = Charging(services.path)
+
+    def charged(app: ASGIApp) -> ASGIApp:
+        return charging(app)
+
+    v1 = Router("/v1", route_handlers=routers, middleware=[authenticated, charged])
     return Edge(
         Litestar(
             route_handlers=[

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 import msgspec
 from litestar import Request
 from litestar.exceptions import InternalServerException
+from litestar.params import HeaderParameter
 from msgspec import Meta
 
 from service.disconnect import ClientGone
@@ -55,6 +56,14 @@ FILTERS: Final = [
 Labels = Annotated[
     list[Annotated[str, Meta(min_length=1, max_length=300)]],
     Meta(max_length=10_000, description="`user:NAME`, `group:NAME` or `tenant`.", examples=[["group:legal"]]),
+]
+
+
+SignedRoot = Annotated[
+    str | None,
+    HeaderParameter(
+        name="Strongroom-Root", description="A root of POST /v1/roots, which this request belongs to and draws on."
+    ),
 ]
 
 
@@ -106,6 +115,20 @@ class AnswerRequest(Question, frozen=True):
     ] = []
     feature: Annotated[Name, Meta(description="Your own id, for metering.")] | None = None
     root: Annotated[Name, Meta(description="Your own id of a conversation or job, for the audit.")] | None = None
+
+
+Budget = Annotated[int, Meta(ge=0, le=1_000_000_000_000)]
+
+
+class RootRequest(Body, frozen=True):
+    """What a root may use in its life; what is left out is bounded by its parent, its user and its tenant alone."""
+
+    calls: Annotated[Budget, Meta(description="Requests, in all.")] | None = None
+    tokens: Annotated[Budget, Meta(description="Tokens of prompts and answers, in all.")] | None = None
+    money: Annotated[Budget, Meta(description="Micro-units, in all.")] | None = None
+    parallel: Annotated[Budget, Meta(description="Requests at one time.")] | None = None
+    deadline: Annotated[float, Meta(gt=0, description="Seconds until its end.")] | None = None
+    parent: Annotated[str, Meta(max_length=4_096, description="A root to draw from as well.")] | None = None
 
 
 class FeedbackRequest(Body, frozen=True):

@@ -50,6 +50,8 @@ TABLE: Final[dict[str, Kind]] = {
     "unauthenticated": Kind(401, "Not authenticated"),
     "throttled": Kind(429, "Too many failed authentications"),
     "forbidden": Kind(403, "Forbidden"),
+    "root-refused": Kind(403, "The root is not valid"),
+    "root-required": Kind(403, "A root is required"),
     "tenant-suspended": Kind(403, "The tenant is suspended"),
     "not-found": Kind(404, "Not found"),
     "model-not-found": Kind(404, "No such model"),
@@ -65,9 +67,9 @@ TABLE: Final[dict[str, Kind]] = {
     "limit-exceeded": Kind(429, "Limit exceeded"),
     "unavailable": Kind(503, "Unavailable"),
     "audit-unavailable": Kind(503, "The audit log is unavailable"),
+    "limits-unavailable": Kind(503, "Limits cannot be checked"),
     "stale-domain": Kind(503, "The state changed during the request"),
     "corrupt": Kind(500, "A stored record is damaged"),
-    "limits-unavailable": Kind(503, "Limits cannot be checked"),
     "client-gone": Kind(499, "The client closed the connection"),
 }
 

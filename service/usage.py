@@ -85,7 +85,7 @@ def correct(log: AuditLog, trail: Trail, event_id: str, microunits: int, why: st
     return event
 
 
-_COPIED: Final = ("hop", "feature", "user", "model", "version", "adapter", "prices", "basis")
+_COPIED: Final = ("hop", "feature", "user", "key", "model", "version", "adapter", "prices", "basis")
 
 
 def reconciled(logs: Iterable[tuple[str, AuditLog]]) -> list[dict[str, Any]]:

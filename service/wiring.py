@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from admission.away import WithAllowance
+from admission.counters import Counters
 from admission.gate import Gate
 from admission.local import LocalCounters
 from admission.settings import AdmissionSettings
@@ -36,6 +38,7 @@ from service.isolation import note_tenants
 from service.loading import Loading
 from service.metrics.signals import Signals
 from service.settings import Settings, VerifierSettings
+from service.spending import spent_this_month
 from service.tariff import open_tariff
 from tenancy.errors import Conflict
 from tenancy.keys import MasterKey
@@ -89,6 +92,7 @@ class Services:
     async def aclose(self) -> None:
         """Release connections, threads and databases, in the order in which they depend on each other."""
         await self.path.routes.aclose()
+        await self.path.admission.counters.aclose()
         self.close()
 
     def close(self) -> None:
@@ -128,7 +132,7 @@ def _build(settings: Settings, control: Control) -> Services:
         cache=cache_store(settings),
         ladder=ladder(settings.cache.verifier),
         trail=control.trail,
-        admission=gate(settings.admission, alerts),
+        admission=gate(settings.admission, alerts, control, workers),
         settings=_path_settings(settings),
         tariff=open_tariff(settings.prices),
     )
@@ -139,10 +143,36 @@ def _build(settings: Settings, control: Control) -> Services:
     return Services(settings, control, workers, lanes, loading, pipeline, engines, path, signals, alerts)
 
 
-def gate(settings: AdmissionSettings, alerts: Alerts) -> Gate:
-    """Where requests are admitted, by the counters of this process."""
-    limits = settings.limits
-    return Gate(LocalCounters(), lambda _tenant: limits, shared=settings.shared, alert=alerts, lease_s=settings.lease_s)
+def gate(settings: AdmissionSettings, alerts: Alerts, control: Control, workers: Workers) -> Gate:
+    """Where requests are admitted; usage ledgers tell the counters what a month has cost."""
+    limits, counters = settings.limits, counters_at(settings)
+    made = Gate(
+        counters,
+        lambda _tenant: limits,
+        shared=settings.shared,
+        alert=alerts,
+        lease_s=settings.lease_s,
+        spent=lambda scopes: workers.run(spent_this_month, control, scopes),
+    )
+    if isinstance(counters, WithAllowance):
+        counters.tell = made.tell
+        counters.store.emptied = made.begin_again
+    return made
+
+
+def counters_at(settings: AdmissionSettings, *, patient: bool = False) -> Counters:
+    """Of this process, or at a server that several share; commands are `patient`.
+
+    Raises `InvalidInput` for settings of a server that cannot be used.
+    """
+    if settings.store == "memory":
+        return LocalCounters()
+    # Opened nothing yet: a server that is away keeps nobody from starting.
+    from admission.redis_link import Link  # isort: skip  says what to install
+    from admission.redis import RedisCounters
+
+    redis = msgspec.structs.replace(settings.redis, timeout_s=COMMAND_S) if patient else settings.redis
+    return WithAllowance(RedisCounters(Link(redis)))
 
 
 def turns_at(settings: Settings) -> Desks:
@@ -252,4 +282,5 @@ def _path_settings(settings: Settings) -> PathSettings:
         kv_sharing=settings.generation.kv_sharing,
         mixing=settings.generation.mixing,
         cache_enabled=settings.cache.enabled,
+        roots=settings.admission.roots,
     )

@@ -11,6 +11,8 @@
     ├── Throttled               too many failed authentications
     ├── Forbidden               the role or the tenant of the credential does not fit
     │   ├── TenantSuspended
+    │   ├── RootRefused         (admission.roots) a root id of somebody else's, invented, or over
+    │   ├── RootRequired        (admission.roots) a request outside of any root
     │   └── BlockedTopic        (generation.guardrails) a question that the contract does not have answered
     ├── NotFound                absent, or not visible to the caller: deliberately the same
     ├── Conflict                the present state does not permit the change
@@ -21,9 +23,9 @@
     ├── LimitExceeded           an admission scope refused
     ├── Unavailable             a dependency is away; nothing was released
     │   ├── AuditUnavailable    the audit log cannot be made durable
+    │   ├── LimitsUnavailable   the store of what was spent is away
     │   └── EngineUnavailable   a vector engine is away, refuses, or is not this tenant's
     │       └── EngineBehind    what is stored has not reached it yet
-    │   ├── LimitsUnavailable   the store of what was spent is away
     ├── StaleDomain             a permission domain of another epoch than the snapshot
     │   └── EngineDisagrees     (indexing.collection) an engine holds another state than the snapshot
     └── Corrupt                 a stored record fails its check
@@ -148,8 +150,6 @@ class AuditUnavailable(Unavailable):
     code = "audit-unavailable"
 
 
-class EngineUnavailable(Unavailable):
-    told = "the tenant's collection is out of reach"
 class LimitsUnavailable(Unavailable):
     """The store of what was spent is away, and the contract permits nothing meanwhile, or it is used up."""
 
@@ -157,6 +157,8 @@ class LimitsUnavailable(Unavailable):
     told = "limits cannot be checked now"
 
 
+class EngineUnavailable(Unavailable):
+    told = "the tenant's collection is out of reach"
 
 
 class EngineBehind(EngineUnavailable):

@@ -8,7 +8,7 @@ import re
 import secrets
 import sys
 import unicodedata
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -66,11 +66,22 @@ def opened(common: Common) -> Iterator[Control]:
         control.close()
 
 
-def audited(control: Control, principal: Principal | None, action: str, work: Callable[[Trail], T]) -> T:
-    """Do `work` between a durable intent and an outcome; without a principal in the system's log."""
+def audited(
+    control: Control,
+    principal: Principal | None,
+    action: str,
+    work: Callable[[Trail], T],
+    *,
+    first: Callable[[], Awaitable[None]] | None = None,
+) -> T:
+    """Do `work` between a durable intent and an outcome; without a principal in the system's log. What `first` refuses
+    is on record as such.
+    """
 
     async def run() -> T:
         async with control.trail.open(principal, action=action, request_id=secrets.token_hex(16)) as trail:
+            if first is not None:
+                await first()
             await trail.intent()
             return work(trail)
 

@@ -45,6 +45,7 @@ def explain(
     from audit.record import Policy
     from retrieval.explain import explain as explained_by
     from service.bodies import AnswerRequest, decode_body
+    from service.charging import one_request
     from service.explanation import report, with_questions
     from service.routes.answers import question_of
     from service.settings import load_settings
@@ -68,7 +69,9 @@ def explain(
             )
             return found
 
-        found = audited(services.control, principal, "cache.explain", work)
+        found = audited(
+            services.control, principal, "cache.explain", work, first=lambda: one_request(services.path, principal)
+        )
     finally:
         blocking(services.aclose())
     if common.as_json:

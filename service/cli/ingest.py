@@ -6,8 +6,8 @@ import json
 import secrets
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from indexing.acl_rules import AccessRules, Decision
     from indexing.batch import Decide
     from indexing.outcome import Outcome
+    from metering.meter import Tariff
     from service.control import Control
     from tenancy.identity import Principal
+    from tenancy.tenant import TenantHandle
 
 Labels = Annotated[tuple[str, ...], Parameter(negative=(), help="user:NAME, group:NAME or tenant; repeat for more.")]
 # Documents named in one audit event.
@@ -108,6 +110,7 @@ async def _load(
     principal, request_id = control.authenticator.operator(tenant), secrets.token_hex(16)
     embedders, engines = Embedders(control.settings.embedding), build_engines(control.settings.collections)
     pipeline, collections = ingestion(embedders, engines), open_collections(control.settings, embedders, engines)
+    tariff = open_tariff(control.settings.prices)
     counts: Counter[str] = Counter()
     changed: deque[Outcome] = deque()
     tokens: Counter[str] = Counter()
@@ -118,9 +121,14 @@ async def _load(
         # Durable already; from here on it is found at the tenant's engine as well.
         collections.settle(handle)
 
-    async with control.trail.open(principal, action="ingest", request_id=request_id) as trail:
-        await trail.intent()
+    async with (
+        control.trail.open(principal, action="ingest", request_id=request_id) as trail,
+        AsyncExitStack() as stack,
+    ):
         handle = control.tenants.open(principal)
+        model = embedders.default.fingerprint.name
+        await stack.enter_async_context(_admitted(control, tariff, trail, principal, handle, model))
+        await trail.intent()
         outcomes = ingest_paths(
             handle,
             pipeline,
@@ -131,10 +139,10 @@ async def _load(
             exclude=not_documents,
             written=written,
         )
-        with embedding(trail, open_tariff(control.settings.prices), handle) as use:
+        with embedding(trail, tariff, handle) as use:
             try:
-                model = at_present(handle, pipeline).embedder.fingerprint
-                use.by(model.name, model.revision)
+                present = at_present(handle, pipeline).embedder.fingerprint
+                use.by(present.name, present.revision)
                 for outcome in outcomes:
                     counts[outcome.status.value] += 1
                     if len(changed) >= _RECORDED:
@@ -147,6 +155,27 @@ async def _load(
                 use.used(tokens["read"])
                 _note(trail, changed)
                 trail.note(detail=dict(counts))
+
+
+@asynccontextmanager
+async def _admitted(
+    control: Control, tariff: Tariff, trail: Trail, principal: Principal, tenant: TenantHandle, model: str
+) -> AsyncIterator[None]:
+    """Hold a lease for the whole run. How much of it is new is not known yet: a request, and what it comes to."""
+    from service.alerts import Alerts
+    from service.charging import loading
+    from service.wiring import gate
+    from tenancy.workers import Workers
+
+    workers = Workers(1, 8)
+    settings = control.settings.admission
+    door = gate(settings, Alerts(settings.alerts), control, workers)
+    try:
+        async with loading(door, tariff, trail, principal, tenant, model=model, size=0):
+            yield
+    finally:
+        await door.counters.aclose()
+        workers.close()
 
 
 async def _record(control: Control, principal: Principal, request_id: str, changed: Sequence[Outcome]) -> None:

@@ -157,6 +157,7 @@ def preview(
     from generation.templates import checked
     from retrieval.preview import preview as previewed
     from service.bodies import AnswerRequest, decode_body
+    from service.charging import one_request
     from service.routes.answers import question_of
     from service.settings import load_settings
     from service.wiring import build
@@ -174,7 +175,9 @@ def preview(
             _record(trail, found)
             return found
 
-        found = audited(services.control, principal, "template.preview", work)
+        found = audited(
+            services.control, principal, "template.preview", work, first=lambda: one_request(services.path, principal)
+        )
     finally:
         blocking(services.aclose())
     _show_preview(common, found)

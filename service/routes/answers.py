@@ -5,23 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import msgspec
 from litestar import Request, Response, Router, post
 from litestar.openapi.spec import Example
-from litestar.params import Body
+from litestar.params import Body, FromQuery
 
 from generation.prompt import Turn
 from retrieval.answer import answer
 from retrieval.citations import Citation
+from retrieval.dry_run import preview
 from retrieval.question import Answer, CacheReport, Delta, Question
-from service.auth import principal_of, request_id_of
-from service.bodies import FILTERS, AnswerRequest
+from service.auth import QUERY, principal_of, request_id_of
+from service.bodies import FILTERS, AnswerRequest, SignedRoot
+from service.charging import ADMITS
 from service.disconnect import while_connected
 from service.openapi import PROBLEMS
 from service.operation import require_own_tenant
 from service.problems import problem_of
+from service.routes.preview import PreviewResponse
 from service.routes.retrieve import AuditBody, check_question
 from service.streaming import EventStream, event_bytes
 from service.wiring import Services
@@ -125,19 +129,35 @@ class AnswerResponse(msgspec.Struct, frozen=True):
 
 
 def router(services: Services) -> Router:
-    @post("/", status_code=200, summary="Answer a question", responses=PROBLEMS)
+    @post(
+        "/",
+        status_code=200,
+        opt={QUERY: frozenset({"dry_run"}), ADMITS: True},
+        summary="Answer a question",
+        responses=PROBLEMS,
+    )
     async def answer_question(
-        request: Request[Any, Any, Any], data: Annotated[AnswerRequest, Body(examples=EXAMPLES)]
-    ) -> Response[AnswerResponse]:
+        request: Request[Any, Any, Any],
+        data: Annotated[AnswerRequest, Body(examples=EXAMPLES)],
+        signed_root: SignedRoot = None,
+        dry_run: FromQuery[bool] = False,
+    ) -> Response[AnswerResponse | PreviewResponse]:
         """An answer from the documents that the caller may read, with citations that were checked verbatim.
 
         With `stream` the response is `text/event-stream`: `delta` (text, not yet verified; a remembered answer comes
         in one), then `citation`, `usage` and `done` (the whole answer), or `error` (a problem document). Closing the
         connection ends the generation.
+
+        With `dry_run=true` nothing is asked: the response says how the question would be answered, what that would take
+        and cost, and how much room the caller's limits have.
         """
         principal = principal_of(request)
         await require_own_tenant(services.control, request, data.tenant)
-        question = question_of(data, request_id_of(request))
+        question = replace(question_of(data, request_id_of(request)), signed_root=signed_root)
+        if dry_run:
+            # The same body as of the question itself: whatever it says of streaming, this is one document.
+            seen = await while_connected(request.receive, preview(services.path, principal, question))
+            return Response(PreviewResponse.of(seen))
         if data.stream:
             return EventStream(  # type: ignore[return-value]
                 lambda: _events(services, principal, question),

@@ -10,6 +10,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from audit.query import fetch, query_log, view
 from audit.trail import Trail
 from service.auth import QUERY, principal_of
+from service.charging import EVIDENCE, FREE
 from service.inspection import DEFAULT_LIMIT, PARAMETERS, events_of, filters_of, told, window_of
 from service.openapi import PROBLEMS
 from service.operation import operation
@@ -78,4 +79,4 @@ def router(services: Services) -> Router:
             trail.note(detail={"event": seq, "events": 1})
             return found
 
-    return Router("/audit/events", route_handlers=[list_events, show_event], tags=["audit"])
+    return Router("/audit/events", route_handlers=[list_events, show_event], tags=["audit"], opt={FREE: EVIDENCE})

@@ -11,6 +11,7 @@ from litestar.params import Body
 
 from service.audit_exports import ExportRequest, ExportResponse, export_next
 from service.auth import principal_of
+from service.charging import EVIDENCE, FREE
 from service.openapi import PROBLEMS
 from service.operation import operation
 from service.wiring import Services
@@ -42,4 +43,4 @@ def router(services: Services) -> Router:
                     trail.note(detail={"manifest": hashlib.sha256(one.text.encode()).hexdigest()})
             return found
 
-    return Router("/audit/exports", route_handlers=[export_log], tags=["audit"])
+    return Router("/audit/exports", route_handlers=[export_log], tags=["audit"], opt={FREE: EVIDENCE})

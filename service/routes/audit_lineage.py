@@ -8,6 +8,7 @@ from litestar import Request, Router, get
 from litestar.params import FromQuery
 
 from service.auth import QUERY, principal_of
+from service.charging import EVIDENCE, FREE
 from service.lineage import SHOWN, asked_for, lineage
 from service.openapi import PROBLEMS
 from service.operation import operation
@@ -37,4 +38,4 @@ def router(services: Services) -> Router:
             trail.note(detail={"trained": found["trained"], "adapters": len(found["adapters"])})
             return found
 
-    return Router("/audit/lineage", route_handlers=[show_lineage], tags=["audit"])
+    return Router("/audit/lineage", route_handlers=[show_lineage], tags=["audit"], opt={FREE: EVIDENCE})

@@ -8,6 +8,7 @@ from litestar import Request, Router, get
 from litestar.params import QueryParameter
 
 from service.auth import QUERY, principal_of
+from service.charging import EVIDENCE, FREE
 from service.openapi import PROBLEMS
 from service.operation import operation
 from service.proofs import CONSISTENCY, INCLUSION, checkpoint_of, consistency_of, inclusion_of
@@ -61,4 +62,9 @@ def router(services: Services) -> Router:
             trail.note(detail={"new": found["new"]})
             return found
 
-    return Router("/audit", route_handlers=[show_checkpoint, prove_inclusion, prove_consistency], tags=["audit"])
+    return Router(
+        "/audit",
+        route_handlers=[show_checkpoint, prove_inclusion, prove_consistency],
+        tags=["audit"],
+        opt={FREE: EVIDENCE},
+    )

@@ -15,6 +15,7 @@ from audit.reports.frame import Asked, Report
 from audit.trail import Trail
 from service import reports
 from service.auth import QUERY, principal_of
+from service.charging import EVIDENCE, FREE
 from service.inspection import DEFAULT_LIMIT, window_of
 from service.openapi import PROBLEMS
 from service.operation import operation
@@ -54,6 +55,7 @@ def router(services: Services) -> Router:
         route_handlers=[*_about_one(services), *_about_all(services)],
         dependencies={"given": Provide(given_of, sync_to_thread=False)},
         tags=["audit"],
+        opt={FREE: EVIDENCE},
     )
 
 

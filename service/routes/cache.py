@@ -9,6 +9,7 @@ from litestar import Request, Router, delete, get
 from litestar.params import FromQuery
 
 from service.auth import QUERY, principal_of
+from service.charging import FREE, WITHDRAWS
 from service.openapi import PROBLEMS
 from service.operation import operation
 from service.selection import Selection, invalidate
@@ -64,7 +65,7 @@ def router(services: Services) -> Router:
     @delete(
         "/",
         status_code=200,
-        opt={QUERY: frozenset({"document", "entry", "user", "template", "older_than", "all"})},
+        opt={QUERY: frozenset({"document", "entry", "user", "template", "older_than", "all"}), FREE: WITHDRAWS},
         summary="Invalidate cache entries",
         responses=PROBLEMS,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Annotated, Any
 
 from litestar import Request, Response, Router, post
@@ -14,7 +15,8 @@ from litestar.params import Body
 from retrieval.answer import answer
 from retrieval.question import AnswerEvent, Delta, Done, Question
 from service.auth import principal_of, request_id_of
-from service.bodies import REFUSED_BODY
+from service.bodies import REFUSED_BODY, SignedRoot
+from service.charging import ADMITS
 from service.disconnect import while_connected
 from service.openai_errors import ERRORS, NoSuchModel, body_of
 from service.openai_request import ChatRequest, explained, question_of, recorded_field
@@ -54,9 +56,17 @@ def router(services: Services) -> Router:
         """Raise `error`, on record: among what is refused are fields that reach for another's memory in an engine."""
         await _refuse(services, request, explained(error), recorded_field(error))
 
-    @post("/", status_code=200, summary="Answer a conversation", responses=ERRORS, opt={REFUSED_BODY: refuse})
+    @post(
+        "/",
+        status_code=200,
+        summary="Answer a conversation",
+        responses=ERRORS,
+        opt={REFUSED_BODY: refuse, ADMITS: True},
+    )
     async def complete(
-        request: Request[Any, Any, Any], data: Annotated[ChatRequest, Body(examples=EXAMPLES)]
+        request: Request[Any, Any, Any],
+        data: Annotated[ChatRequest, Body(examples=EXAMPLES)],
+        signed_root: SignedRoot = None,
     ) -> Response[Completion]:
         """An answer from the documents that the caller may read, in the form of OpenAI's chat completions; errors are
         in OpenAI's form, too. `strongroom` holds the citations.
@@ -67,7 +77,7 @@ def router(services: Services) -> Router:
         """
         principal, request_id = principal_of(request), request_id_of(request)
         try:
-            question = question_of(data, principal, request_id)
+            question = replace(question_of(data, principal, request_id), signed_root=signed_root)
         except (InvalidInput, Forbidden) as error:
             await _refuse(services, request, error, recorded_field(error))
             raise

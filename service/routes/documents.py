@@ -18,8 +18,9 @@ from audit.record import Resource
 from indexing.documents import change_access, delete_document, list_documents, show_document
 from indexing.ingest import Source, at_present, put_document
 from indexing.outcome import Outcome
-from service.auth import QUERY, principal_of
+from service.auth import QUERY, principal_of, request_id_of
 from service.bodies import AccessBody, DocumentBody
+from service.charging import ADMITS, FREE, WITHDRAWS, loading
 from service.openapi import PROBLEMS
 from service.operation import operation
 from service.problems import Malformed
@@ -151,6 +152,7 @@ def _writing(services: Services) -> list[HTTPRouteHandler]:
 
     @put(
         "/{id:path}",
+        opt={ADMITS: True},
         summary="Add or replace a document",
         responses=PROBLEMS,
         request_max_body_size=services.settings.server.max_document,
@@ -167,9 +169,19 @@ def _writing(services: Services) -> list[HTTPRouteHandler]:
             source = _source(document, data)
             if source.access is not None:
                 trail.note(detail=_lists(source.access))
-            await trail.intent()
-
-            async with services.loading.turn(principal.tenant_id) as workers:
+            path, tenant = services.path, await run(control.tenants.open, principal)
+            admitted = loading(
+                path.admission,
+                path.tariff,
+                trail,
+                principal,
+                tenant,
+                model=path.embedders.default.fingerprint.name,
+                size=len(source.data),
+                request_id=request_id_of(request),
+            )
+            async with admitted, services.loading.turn(principal.tenant_id) as workers:
+                await trail.intent()
                 tenant = await workers.run(control.tenants.open, principal)
                 with embedding(trail, services.path.tariff, tenant) as use:
                     model = (await workers.run(at_present, tenant, services.pipeline)).embedder.fingerprint
@@ -180,7 +192,7 @@ def _writing(services: Services) -> list[HTTPRouteHandler]:
                 await services.settle(tenant)
         return PutResponse([_outcome(outcome) for outcome in outcomes])
 
-    @delete("/{id:path}", status_code=200, summary="Delete a document", responses=PROBLEMS)
+    @delete("/{id:path}", status_code=200, opt={FREE: WITHDRAWS}, summary="Delete a document", responses=PROBLEMS)
     async def remove(request: Request[Any, Any, Any]) -> DeleteResponse:
         """Delete a document, or all that came from the lines of one file. Its text is gone from the disk after it."""
         document = document_name(request)
@@ -194,7 +206,7 @@ def _writing(services: Services) -> list[HTTPRouteHandler]:
         return DeleteResponse(deleted)
 
     # The address ends in /acl, which a route cannot say after a path: `document_name` requires it.
-    @patch("/{id:path}", summary="Replace a document's access list", responses=PROBLEMS)
+    @patch("/{id:path}", opt={FREE: WITHDRAWS}, summary="Replace a document's access list", responses=PROBLEMS)
     async def change(request: Request[Any, Any, Any], data: JSONBody[AccessBody]) -> AccessResponse:
         """Replace the access list as a whole. The change holds from the next question on."""
         document = document_name(request, _ACL)

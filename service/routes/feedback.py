@@ -12,6 +12,7 @@ from litestar.params import Body
 from admission.gate import Estimate
 from service.auth import principal_of
 from service.bodies import FeedbackRequest
+from service.charging import ADMITS
 from service.feedback import tell
 from service.openapi import PROBLEMS
 from service.operation import operation
@@ -35,7 +36,7 @@ class FeedbackResponse(msgspec.Struct, frozen=True):
 
 
 def router(services: Services) -> Router:
-    @post("/", status_code=200, summary="Say what became of an answer", responses=PROBLEMS)
+    @post("/", status_code=200, opt={ADMITS: True}, summary="Say what became of an answer", responses=PROBLEMS)
     async def give_feedback(
         request: Request[Any, Any, Any], data: Annotated[FeedbackRequest, Body(examples=EXAMPLES)]
     ) -> FeedbackResponse:

@@ -7,6 +7,7 @@ from litestar import Router, get
 
 from retrieval.question import AnswerPath
 from service.control import Control
+from service.counters_check import counters_away
 from service.engine_check import EngineWatch
 from service.isolation import isolation_of, pools_away
 from tenancy.workers import Workers
@@ -20,7 +21,8 @@ class Readiness(msgspec.Struct, frozen=True):
     """`engines_away`: vector engines that do not answer; the tenants of the others are served. `cache_away`: questions
     are answered afresh; `cache_failures`: how often the cache could not be used since this server began.
     `pools_away`: pools of generators of which no replica is in reach; `pools_refused`: those that serve nobody, since
-    nothing has shown that they keep KV memory apart; `pools_waived`: those that serve all the same.
+    nothing has shown that they keep KV memory apart; `pools_waived`: those that serve all the same. `limits_away`:
+    nothing is admitted but what contracts permit meanwhile; `limits_refused`: requests that were refused for that.
     """
 
     status: str
@@ -30,6 +32,8 @@ class Readiness(msgspec.Struct, frozen=True):
     pools_away: int
     pools_refused: int
     pools_waived: int
+    limits_away: bool
+    limits_refused: int
 
 
 def router(control: Control, workers: Workers, engines: EngineWatch, path: AnswerPath) -> Router:
@@ -50,7 +54,9 @@ def router(control: Control, workers: Workers, engines: EngineWatch, path: Answe
         refused, waived = isolation_of(path.routes)
         silent = pools_away(path.routes)
         failures = cache.counts.get("misses_while_away", 0) + cache.counts.get("writes_dropped", 0)
-        status = "ok" if cache.available and not away and not silent and not refused else "degraded"
-        return Readiness(status, away, not cache.available, failures, silent, refused, waived)
+        uncounted, turned_away = counters_away(path.admission.counters)
+        well = cache.available and not (away or silent or refused or uncounted)
+        status = "ok" if well else "degraded"
+        return Readiness(status, away, not cache.available, failures, silent, refused, waived, uncounted, turned_away)
 
     return Router("/healthz", route_handlers=[live, ready], tags=["health"], security=[{}])

@@ -13,8 +13,9 @@ from retrieval.answer import retrieve
 from retrieval.passage import Passage
 from retrieval.question import Question
 from service.auth import principal_of, request_id_of
-from service.bodies import FILTERS, RetrieveRequest
+from service.bodies import FILTERS, RetrieveRequest, SignedRoot
 from service.bodies import Question as Asked
+from service.charging import ADMITS
 from service.disconnect import while_connected
 from service.openapi import PROBLEMS
 from service.operation import require_own_tenant
@@ -59,9 +60,11 @@ class RetrieveResponse(msgspec.Struct, frozen=True):
 
 
 def router(services: Services) -> Router:
-    @post("/", status_code=200, summary="Find passages", responses=PROBLEMS)
+    @post("/", status_code=200, opt={ADMITS: True}, summary="Find passages", responses=PROBLEMS)
     async def retrieve_passages(
-        request: Request[Any, Any, Any], data: Annotated[RetrieveRequest, Body(examples=EXAMPLES)]
+        request: Request[Any, Any, Any],
+        data: Annotated[RetrieveRequest, Body(examples=EXAMPLES)],
+        signed_root: SignedRoot = None,
     ) -> RetrieveResponse:
         """The best passages for a question, among those that the caller may read and that `filter` describes; if
         `top_k` exist, `top_k` come.
@@ -70,7 +73,12 @@ def router(services: Services) -> Router:
         await require_own_tenant(services.control, request, data.tenant)
         check_question(data)
         question = Question(
-            query=data.query, request_id=request_id_of(request), top_k=data.top_k, mode=data.mode, filter=data.filter
+            query=data.query,
+            request_id=request_id_of(request),
+            top_k=data.top_k,
+            mode=data.mode,
+            filter=data.filter,
+            signed_root=signed_root,
         )
         found = await while_connected(request.receive, retrieve(services.path, principal, question))
         return RetrieveResponse(

@@ -9,6 +9,7 @@ from litestar.params import FromQuery
 
 from metering.usage import DEFAULT_GROUPS, csv_lines, grouped
 from service.auth import QUERY, principal_of
+from service.charging import FREE, STANDING
 from service.openapi import PROBLEMS
 from service.operation import operation
 from service.usage import Window, usage_report
@@ -23,7 +24,7 @@ _GROUPS: Final = ",".join(DEFAULT_GROUPS)
 def router(services: Services) -> Router:
     control, workers = services.control, services.workers
 
-    @get("/", opt={QUERY: _PARAMETERS}, summary="Usage and its cost", responses=PROBLEMS)
+    @get("/", opt={QUERY: _PARAMETERS, FREE: STANDING}, summary="Usage and its cost", responses=PROBLEMS)
     async def show_usage(
         request: Request[Any, Any, Any],
         since: FromQuery[str | None] = None,

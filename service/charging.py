@@ -1,0 +1,94 @@
+"""Every route draws on its caller's limits, unless it says why not: one place, so that a new route cannot be forgotten.
+
+A route's `opt` says one of two things, or nothing: that it takes a lease of its own (`ADMITS`), or the reason why it
+stays open to a caller whose limits are used up (`FREE`). Any other one counts as a request before it begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from litestar.enums import ScopeType
+from litestar.middleware import ASGIMiddleware
+from litestar.types import ASGIApp, Receive, Scope, Send
+
+from admission.gate import Estimate, Gate
+from audit.trail import Trail
+from metering.meter import Tariff
+from retrieval.question import AnswerPath
+from service.edge import PRINCIPAL, REQUEST_ID
+from tenancy.errors import StrongroomError
+from tenancy.identity import Principal
+from tenancy.tenant import TenantHandle
+
+ADMITS: Final = "admits"
+FREE: Final = "free"
+
+_BYTES_OF_TOKEN: Final = 4
+_MUCH: Final = 1_000_000_000
+
+EVIDENCE: Final = "evidence does not wait for a budget: who saw what, and the proof of it"
+WITHDRAWS: Final = "what is withdrawn must be gone now, whatever else was used up"
+STANDING: Final = "it says which limit it is, and when there is room again"
+
+
+class Charging(ASGIMiddleware):
+    """Counts one request of the caller, behind `Authentication`. A refusal is on record as the action "admit"."""
+
+    scopes = (ScopeType.HTTP,)
+
+    def __init__(self, path: AnswerPath) -> None:
+        self._path = path
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
+        if not {ADMITS, FREE} & scope["route_handler"].opt.keys():
+            await self._charge(scope["state"][PRINCIPAL], scope["state"][REQUEST_ID])
+        await next_app(scope, receive, send)
+
+    async def _charge(self, principal: Principal, request_id: str) -> None:
+        try:
+            await one_request(self._path, principal)
+        except StrongroomError:
+            async with self._path.trail.open(principal, action="admit", request_id=request_id):
+                raise
+
+
+async def one_request(path: AnswerPath, principal: Principal) -> None:
+    """Count a request that uses nothing but itself. Nothing is held while it runs: it is short, or bounded by threads
+    of its own. Raises `LimitExceeded`.
+    """
+    tenant = await path.workers.run(path.tenants.open, principal)
+    async with path.admission.admit(principal, Estimate(0, 0), tenant.contract):
+        pass
+
+
+@asynccontextmanager
+async def loading(
+    gate: Gate,
+    tariff: Tariff,
+    trail: Trail,
+    principal: Principal,
+    tenant: TenantHandle,
+    *,
+    model: str,
+    size: int,
+    request_id: str | None = None,
+) -> AsyncIterator[None]:
+    """Admit documents of `size` bytes that `model` embeds: a request, and what that costs of the month's money. Tokens
+    a minute are those of questions: a large document has more of them than a minute has.
+
+    Raises `LimitExceeded`, having taken nothing, and `Unavailable` without a price list.
+    """
+    price = tariff.meter(tenant.contract.usage).prices.price("embed", model)
+    # Where it costs anything it needs something, so that a month that is spent takes no more documents.
+    expected = max(price.of(size // _BYTES_OF_TOKEN, 0), min(1, price.of(_MUCH, 0)))
+    admitted = gate.admit(
+        principal, Estimate(0, 0), tenant.contract, request_id=request_id, price=lambda _read, _written: expected
+    )
+    async with admitted as lease:
+        try:
+            yield
+        finally:
+            await lease.settle(0, 0, trail.microunits)

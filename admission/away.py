@@ -32,10 +32,17 @@ _LIFE: Final = frozenset({"requests", "tokens", "money"})
 _log = logging.getLogger(__name__)
 
 
+class UnfitStore(LimitsUnavailable):
+    """A store that answers and must not be used."""
+
+
 class Store(Counters, Protocol):
     """Counters that can be away, and are told afterwards. `emptied` is awaited where they have lost what they kept."""
 
     emptied: Callable[[tuple[Draw, ...]], Awaitable[None]] | None
+
+    @property
+    def available(self) -> bool: ...
 
     async def report(self, ask: Ask, used: Amounts, *, recent: bool) -> Settled: ...
 
@@ -74,6 +81,11 @@ class WithAllowance:
         self._later: dict[Scope, Callable[[], Awaitable[None]]] = {}
         self._telling = False
         self._counts: Counter[str] = Counter()
+
+    @property
+    def available(self) -> bool:
+        """Whether the store answered when it was last asked."""
+        return self.store.available
 
     @property
     def counts(self) -> Mapping[str, int]:

@@ -46,6 +46,10 @@ class RedisCounters:
         self._epoch = ""
         self._rules: dict[Limits, tuple[Rules, list[Any]]] = {}
 
+    @property
+    def available(self) -> bool:
+        return self.link.available
+
     async def take(self, ask: Ask) -> Granted | Refused:
         parts, rules = self._parts(ask.draws)
         data = [ask.lease, ask.tenant, ask.ttl_s, _list(ask.need), parts]

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any, Final
 
+from admission.away import UnfitStore
 from tenancy.breaker import Breaker
 from tenancy.errors import InvalidInput, LimitsUnavailable
 from tenancy.redis_settings import RedisSettings, options
@@ -48,10 +49,6 @@ TAKES: Final = "#!lua\n" + _SOURCE
 ENDS: Final = "#!lua flags=allow-oom\n" + _SOURCE
 
 _log = logging.getLogger(__name__)
-
-
-class UnfitStore(LimitsUnavailable):
-    """A server that answers and must not be used."""
 
 
 class Link:

@@ -62,6 +62,7 @@ def examine(settings: Settings) -> list[Finding]:
         ("embedding model", _model),
         ("engines", _engines),
         ("cache", _cache),
+        ("limits", _limits),
         *([("adapters", _adapters)] if settings.generation.adapters_dir else []),
     ]
     rows = [_guarded(name, check, settings) for name, check in checks]
@@ -286,6 +287,13 @@ def _server_engines(settings: Settings) -> list[Finding]:
     except StrongroomError as error:
         return [Finding("engines", "wrong", str(StrongroomError(error.reason, item=error.item)), error.remedy)]
     return [Finding(f"engine {one.engine}", one.state, one.finding, one.remedy) for one in found]
+
+
+def _limits(settings: Settings) -> Finding:
+    from service.counters_check import examine
+
+    well, found, remedy = examine(settings)
+    return Finding("limits", "ok" if well else "wrong", found, remedy)
 
 
 def _cache(settings: Settings) -> Finding:

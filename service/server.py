@@ -23,6 +23,7 @@ from service.attest.schedule import attest_regularly, sweep_canaries
 from service.cache_check import require_fit
 from service.connection import Connection
 from service.control import Control
+from service.counters_check import require_counters
 from service.deletion import sweep_collections
 from service.expiry import Expiry
 from service.isolation import require_isolation
@@ -69,6 +70,7 @@ async def _serve(settings: Settings, again: Callable[[], Settings]) -> None:
     try:
         await services.workers.run(sweep_canaries, services.control)
         await services.workers.run(require_fit, services.path.cache)
+        await require_counters(services.path.admission.counters)
         await require_isolation(services.path.routes)
         if not settings.server.tls_certificate and not is_loopback(settings.server.host):
             _log.warning("plain HTTP on an address that others reach", host=settings.server.host)

@@ -193,6 +193,8 @@ def test_readiness_fails_where_the_control_plane_is_away(house: House, monkeypat
         "pools_away": 0,
         "pools_refused": 0,
         "pools_waived": 0,
+        "limits_away": False,
+        "limits_refused": 0,
     }
 
     def away(_: Any) -> Any:

@@ -1,5 +1,5 @@
-"""The same tests over every implementation of the counters: in memory, and at a real Redis, also as a node of a cluster,
-which refuses what crosses slots.
+"""The same tests over every store of counters: in memory, and at a real Redis, also as a node of a cluster, which
+refuses what crosses slots.
 """
 
 from __future__ import annotations

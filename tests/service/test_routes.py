@@ -26,6 +26,8 @@ REQUESTS: dict[tuple[str, str], tuple[str, Any]] = {
         "/v1/chat/completions",
         {"model": "extractive-1", "messages": [{"role": "user", "content": "notice"}]},
     ),
+    ("POST", "/v1/roots"): ("/v1/roots", {"calls": 5}),
+    ("GET", "/v1/limits"): ("/v1/limits", None),
     ("POST", "/v1/feedback"): ("/v1/feedback", {"answer_id": "0" * 32, "verdict": "good"}),
     ("GET", "/v1/documents"): ("/v1/documents", None),
     ("GET", "/v1/documents/{id:path}"): ("/v1/documents/a", None),
@@ -131,6 +133,7 @@ def test_every_route_records_whom_it_refuses_and_needs_a_credential(shared: Hous
     path, body = REQUESTS[route]
     refused(shared.send(route[0], path, None, body), path, 401, "unauthenticated")
     asks = {"/v1/retrieve", "/v1/answers", "/v1/chat/completions", "/v1/feedback", "/v1/templates"}
+    asks |= {"/v1/roots", "/v1/limits"}
     wrong = Role.INGEST if route[1] in asks else Role.READER
     response = shared.send(route[0], path, shared.key("acme", "bo", wrong), body)
     refused(response, path, 403, "forbidden")

@@ -202,12 +202,21 @@ def test_tokens_that_are_used_up_refuse_questions_and_nothing_that_takes_none(sp
         limit(spent, Limits(requests_per_minute=0))
 
 
+def cost_of_documents(house: House) -> int:
+    """Microunits of the documents that were put, by the audit."""
+    stored = [one for one in house.events("acme") if (one["action"], one["phase"]) == ("document.put", "outcome")]
+    return sum(one["cost"]["microunits"] for one in stored)
+
+
 def test_money_that_is_spent_refuses_whatever_costs(folder: Path) -> None:
     house = opened(folder)
     with house.client:
         house.put("acme", "a", "notice", allow=["tenant"])
         house.answered = "0" * 32  # type: ignore[attr-defined]
-        limit(house, Limits(money_per_month=1))
+        # Spent to the last microunit, and not beyond.
+        spent_on_documents = cost_of_documents(house)
+        assert spent_on_documents > 0
+        limit(house, Limits(money_per_month=spent_on_documents))
         for route in (
             ("POST", "/v1/answers"),
             ("POST", "/v1/retrieve"),
@@ -233,11 +242,7 @@ def test_documents_cost_money_and_no_tokens_a_minute(folder: Path) -> None:
         body = {"text": "The notice period is three months. " * 30, "allow": ["tenant"]}
         assert house.send("PUT", "/v1/documents/b", key, body).status_code == 200
         room = {one["bound"]: one for one in house.get("/v1/limits", key).json()["room"] if one["scope"] == "tenant"}
-        cost = next(
-            event["cost"]["microunits"]
-            for event in house.events("acme")
-            if event["action"] == "document.put" and event["phase"] == "outcome"
-        )
+        cost = cost_of_documents(house)
         assert room["money_per_month"]["used"] == cost > 100
         assert room["tokens_per_minute"]["used"] == 0
     house.close()

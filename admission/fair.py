@@ -31,13 +31,12 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, Literal, TypeVar
 
 from admission.shares import Shares
+from tenancy.limits import WorkClass
 
 WRITTEN: Final = 2
 """Service of a token that is written, in tokens that are read."""
 _KEPT: Final = 1_024
 """Clients at rest of one level whose counters are remembered above the floor, at most."""
-
-WorkClass = Literal["interactive", "batch"]
 
 CLASS_WEIGHTS: Final[dict[WorkClass, float]] = {"interactive": 8.0, "batch": 1.0}
 """Where both classes wait, batch work gets one part of nine; alone, all there is."""

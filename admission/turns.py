@@ -1,21 +1,25 @@
 """Places at something that many share and that is not a generator: threads that embed, threads that search.
 
 Service is the time that a place was held, charged when it is known; who received least is served next
-(`admission.fair`). Batch work leaves one place free, so that a question never waits for a bulk job to end.
+(`admission.fair`). Batch work leaves one place free, so that a question never waits for a bulk job to end. Places that
+share one machine slow each other down: while others are served or wait there, `batch` bounds what batch work begins.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import CancelledError
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final
 
 from admission.fair import FairQueue, Party, Place
 from tenancy.errors import InvalidInput, Unavailable
 
 _MICROSECONDS: Final = 1_000_000
+_LOOK_S: Final = 1.0
+"""Seconds after which a thread that waits looks whether the loop has ended."""
 _WEIGHT_OF_LAST: Final = 8
 """The expected time of a turn moves by one eighth towards that of each."""
 
@@ -32,6 +36,7 @@ class Turns:
         places: int,
         queue: int = 256,
         *,
+        batch: int | None = None,
         patience_s: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -41,6 +46,7 @@ class Turns:
         self._queue = queue
         self._clock = clock
         self._fair: FairQueue[_Granted] = FairQueue(patience_s=patience_s, clock=clock)
+        self._beside = max(1, places - 1 if batch is None else min(batch, places - 1))
         self._batch = 0
         self._expected = 1_000
 
@@ -90,8 +96,10 @@ class Turns:
             place.item.set_result(None)
 
     def _next(self) -> Place[_Granted] | None:
-        full = self._batch >= max(1, self._places - 1)
-        return next((place for place in self._fair.heads() if not (full and place.party.work == "batch")), None)
+        heads = list(self._fair.heads())
+        others = self.held > self._batch or any(place.party.work != "batch" for place in heads)
+        full = self._batch >= (self._beside if others else max(1, self._places - 1))
+        return next((place for place in heads if not (full and place.party.work == "batch")), None)
 
     def _turn_away(self) -> None:
         while self.waiting > self._queue and (place := self._fair.last_of_longest()) is not None:
@@ -106,6 +114,47 @@ class Turns:
         if place.item.done() and not place.item.cancelled():
             place.item.exception()  # looked at: whoever was turned away and cancelled at once does not ask
         self._wake()
+
+
+class FromThread:
+    """Turns for work that runs in threads beside the event loop `loop` of `turns`.
+
+    Where the loop has ended, nobody is left to wait for, and the work goes on.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, turns: Turns, party: Party) -> None:
+        self._loop = loop
+        self._turns = turns
+        self._party = party
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """The party's turn, waited for by this thread. Raises `Unavailable` where too many wait."""
+        turn = self._turns.turn(self._party)
+        held = self._do(turn.__aenter__())
+        try:
+            yield
+        finally:
+            if held:
+                self._do(turn.__aexit__(None, None, None))
+
+    def _do(self, step: Coroutine[Any, Any, object]) -> bool:
+        """Whether the loop did `step`."""
+        try:
+            done = asyncio.run_coroutine_threadsafe(step, self._loop)
+        except RuntimeError:
+            step.close()
+            return False
+        while True:
+            try:
+                done.result(_LOOK_S)
+            except TimeoutError:
+                if self._loop.is_closed():
+                    return False
+            except CancelledError:
+                return False
+            else:
+                return True
 
 
 class Desks:

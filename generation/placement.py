@@ -22,6 +22,7 @@ from generation.routing import Offer, Placed, Route
 from tenancy.contract import Contract, Tier
 from tenancy.domain import PermissionDomain
 from tenancy.errors import InvalidInput, NotFound, Unavailable
+from tenancy.limits import WorkClass
 from tenancy.tenant import ReadView
 
 DEFAULT: Final = "default"
@@ -138,7 +139,14 @@ class PooledRoutes:
         """Those of earlier deployments whose streams have not ended."""
         return tuple(self._retiring)
 
-    def choose(self, domain: PermissionDomain, view: ReadView, model: str | None, adapter: str | None) -> Route:
+    def choose(
+        self,
+        domain: PermissionDomain,
+        view: ReadView,
+        model: str | None,
+        adapter: str | None,
+        work: WorkClass = "interactive",
+    ) -> Route:
         """See `Routes.choose`. Raises also `Unavailable` where no pool may serve the tenant."""
         deployment = self.deployment
         allowed = _allowed(deployment.table, view)
@@ -157,7 +165,7 @@ class PooledRoutes:
             loadable = self._loadable(domain, found)
         if not view.tenant.contract.generation.fallback:
             places = places[:1]
-        party = Party(domain.tenant_id, domain.user_id, float(view.tenant.contract.weight))
+        party = Party(domain.tenant_id, domain.user_id, float(view.tenant.contract.weight), work)
         return Route(
             tuple(
                 Placed(

@@ -12,6 +12,7 @@ from typing import Protocol
 from generation.generator import Generator, ModelIdentity
 from tenancy.domain import PermissionDomain
 from tenancy.errors import NotFound
+from tenancy.limits import WorkClass
 from tenancy.tenant import ReadView
 
 _REMEDY = "GET /v1/models shows yours"
@@ -71,9 +72,17 @@ class Offer:
 class Routes(Protocol):
     """The pools of a deployment, and which of them serve whom."""
 
-    def choose(self, domain: PermissionDomain, view: ReadView, model: str | None, adapter: str | None) -> Route:
-        """The route for a request of this domain. Raises `NotFound` for a model or an adapter that this tenant does
-        not have, whether or not another has it.
+    def choose(
+        self,
+        domain: PermissionDomain,
+        view: ReadView,
+        model: str | None,
+        adapter: str | None,
+        work: WorkClass = "interactive",
+    ) -> Route:
+        """The route for a request of this domain, which is served as `work`.
+
+        Raises `NotFound` for a model or an adapter that this tenant does not have, whether or not another has it.
         """
         ...
 
@@ -97,7 +106,14 @@ class OneRoute:
         self.generator = generator
         self.context_length = context_length
 
-    def choose(self, domain: PermissionDomain, view: ReadView, model: str | None, adapter: str | None) -> Route:  # noqa: ARG002
+    def choose(
+        self,
+        domain: PermissionDomain,  # noqa: ARG002
+        view: ReadView,  # noqa: ARG002
+        model: str | None,
+        adapter: str | None,
+        work: WorkClass = "interactive",  # noqa: ARG002
+    ) -> Route:
         if model not in (None, self.generator.identity.model):
             raise NotFound("there is no such model", item=model, remedy=_REMEDY)
         if adapter is not None:

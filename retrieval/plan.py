@@ -28,6 +28,7 @@ from tenancy.contract import Mixing
 from tenancy.domain import PermissionDomain, permission_domain
 from tenancy.errors import InvalidInput
 from tenancy.identity import Principal
+from tenancy.limits import WorkClass
 from tenancy.tenant import ReadView, TenantHandle
 
 RESPONSE_CONTRACT = "answer-2"
@@ -91,18 +92,26 @@ def open_plan(path: AnswerPath, principal: Principal, question: Question) -> Ope
     """Raises `TenantSuspended`, `NotFound`, `ModelMismatch`, `InvalidInput`."""
     tenant = path.tenants.open(principal)
     with tenant.reading() as view:
-        plan = make_plan(path, permission_domain(principal, view), view, question)
+        plan = make_plan(path, permission_domain(principal, view), view, question, principal.work)
         collection = serving(view)
         return Opened(tenant, path.embedders.of(view), EMBEDDED if collection is None else collection.engine, plan)
 
 
-def make_plan(path: AnswerPath, domain: PermissionDomain, view: ReadView, question: Question) -> Plan:
-    """Resolve `question`. Raises `NotFound` for a template, model or adapter that this tenant does not have, and
-    `InvalidInput` for a filter that the tenant's contract does not provide for, a cache mode that the template's policy
-    does not permit, or a question that is too long for the model.
+def make_plan(
+    path: AnswerPath,
+    domain: PermissionDomain,
+    view: ReadView,
+    question: Question,
+    work: WorkClass = "interactive",
+) -> Plan:
+    """Resolve `question`, which is answered as `work`.
+
+    Raises `NotFound` for a template, model or adapter that this tenant does not have, and `InvalidInput` for a filter
+    that the tenant's contract does not provide for, a cache mode that the template's policy does not permit, or a
+    question that is too long for the model.
     """
     settings = path.settings
-    route = path.routes.choose(domain, view, question.model, question.adapter)
+    route = path.routes.choose(domain, view, question.model, question.adapter, work)
     template = resolve(view, path.templates, question.template)
     alone = stand_alone(question.query, question.history)
     most = view.tenant.contract.generation.max_output_tokens or settings.max_tokens

@@ -180,7 +180,7 @@ class AnswerPath:
     ) -> AbstractAsyncContextManager[None]:
         """The user's turn at the threads that embed and search, or at those for the server `engine`."""
         desk = self.desks.shared if engine is None else self.desks.of(engine)
-        return desk.turn(Party(principal.tenant_id, principal.user_id, float(tenant.contract.weight)))
+        return desk.turn(Party(principal.tenant_id, principal.user_id, float(tenant.contract.weight), principal.work))
 
 
 def coarse_age(seconds: float) -> int:

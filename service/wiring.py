@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -12,10 +13,11 @@ import msgspec
 
 from admission.away import WithAllowance
 from admission.counters import Counters
+from admission.fair import Party
 from admission.gate import Gate
 from admission.local import LocalCounters
 from admission.settings import AdmissionSettings
-from admission.turns import Desks, Turns
+from admission.turns import Desks, FromThread, Turns
 from cache.certificate.judge import JUDGE_REVISION
 from cache.ladder import Ladder
 from cache.policy import CachePolicy
@@ -41,6 +43,7 @@ from service.settings import Settings, VerifierSettings
 from service.spending import spent_this_month
 from service.tariff import open_tariff
 from tenancy.errors import Conflict
+from tenancy.identity import Principal
 from tenancy.keys import MasterKey
 from tenancy.tenant import TenantHandle
 from tenancy.workers import Lanes, Workers
@@ -72,6 +75,15 @@ class Services:
             self.path.collections.close(tenant_id)
             self.path.cache.close(tenant_id)
         return gone
+
+    def in_turn(self, principal: Principal, tenant: TenantHandle) -> Pipeline:
+        """The pipeline for documents of `principal` that come in beside questions: bulk work, a few chunks at a time.
+
+        Within the event loop; the pipeline is for another thread.
+        """
+        party = Party(principal.tenant_id, principal.user_id, float(tenant.contract.weight), "batch")
+        turns = FromThread(asyncio.get_running_loop(), self.path.desks.shared, party)
+        return replace(self.pipeline, turn=turns.turn)
 
     async def settle(self, tenant: TenantHandle) -> None:
         """Whoever is told that a change is done finds it so at the tenant's engine as well. Raises `Unavailable`."""
@@ -176,10 +188,13 @@ def counters_at(settings: AdmissionSettings, *, patient: bool = False) -> Counte
 
 
 def turns_at(settings: Settings) -> Desks:
-    """Turns at the threads that embed and search. Two threads stay for the short calls of all other requests."""
+    """Turns at the threads that embed and search. Two threads stay for the short calls of all other requests.
+
+    They share the machine's processors, so that beside questions one piece of bulk work runs there at a time.
+    """
     workers = settings.workers
     return Desks(
-        Turns(max(1, workers.threads - 2), workers.queue),
+        Turns(max(1, workers.threads - 2), workers.queue, batch=1),
         {name: Turns(engine.concurrency, workers.queue) for name, engine in settings.collections.engines.items()},
     )
 

@@ -31,6 +31,7 @@ from tenancy.errors import (
 from tenancy.identity import Principal, Role
 from tenancy.keyring import KEYRING_FILE, create_root, open_root
 from tenancy.keys import KEY_BYTES, MasterKey, RootKey, TenantKeys
+from tenancy.limits import WorkClass
 from tenancy.names import nfc_name, tenant_name
 from tenancy.recent import Recent
 from tenancy.records import MOST_LISTED
@@ -317,7 +318,14 @@ class Tenants:
     # API keys
 
     def create_key(
-        self, tenant: str, user: str, roles: Sequence[Role], *, groups: Sequence[str] = (), expires: float | None = None
+        self,
+        tenant: str,
+        user: str,
+        roles: Sequence[Role],
+        *,
+        groups: Sequence[str] = (),
+        expires: float | None = None,
+        work: WorkClass = "interactive",
     ) -> MintedKey:
         """Mint a key for `user`, creating the user and adding it to `groups`; the secret is returned once."""
         user = nfc_name(user, "user")
@@ -331,7 +339,7 @@ class Tenants:
                 connection,
                 self.key_hash_key,
                 self._environment,
-                NewKey(record.id, user_id, user, frozenset(roles), self._clock(), expires),
+                NewKey(record.id, user_id, user, frozenset(roles), self._clock(), expires, work),
             )
 
     def find_key(self, key_id: str) -> KeyRecord | None:

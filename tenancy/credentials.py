@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection
 from tenancy import schema
 from tenancy.apikeys import MintedKey, hash_secret, mint
 from tenancy.errors import NotFound
+from tenancy.limits import WorkClass
 
 # Made once: for a few rows, making a statement takes longer than running it.
 _KEYS: Final = (
@@ -37,6 +38,7 @@ class NewKey:
     roles: frozenset[str]
     created: float
     expires: float | None
+    work: WorkClass = "interactive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class KeyRecord:
     created: float
     expires: float | None
     revoked: float | None
+    work: WorkClass
     secrets: tuple[SecretRecord, ...]
 
 
@@ -72,6 +75,7 @@ def add(connection: Connection, hash_key: bytes, environment: str, wanted: NewKe
             roles=sorted(wanted.roles),
             created=wanted.created,
             expires=wanted.expires,
+            work=wanted.work,
         )
     )
     hashed = hash_secret(hash_key, minted.key_id, minted.secret)
@@ -100,10 +104,10 @@ def revoke(connection: Connection, tenant_id: str, key_id: str, now: float) -> N
 def _read(connection: Connection, query: Executable, parameters: Mapping[str, str]) -> list[KeyRecord]:
     found: dict[str, KeyRecord] = {}
     for row in connection.execute(query, parameters).all():
-        key_id, tenant_id, user_id, user, roles, created, expires, revoked, tenant, hashed, made, until = row
+        key_id, tenant_id, user_id, user, roles, created, expires, revoked, work, tenant, hashed, made, until = row
         earlier = found[key_id].secrets if key_id in found else ()
         found[key_id] = KeyRecord(
-            key_id, tenant_id, tenant, user_id, user, tuple(roles), created, expires, revoked,
+            key_id, tenant_id, tenant, user_id, user, tuple(roles), created, expires, revoked, work,
             (*earlier, SecretRecord(hashed, made, until)),
         )  # fmt: skip
     return list(found.values())

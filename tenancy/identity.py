@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from tenancy.apikeys import hash_secret, matches
 from tenancy.apikeys import parse as parse_api_key
 from tenancy.errors import Forbidden, NotFound, Unauthenticated
+from tenancy.limits import WorkClass
 from tenancy.throttle import Throttle
 from tenancy.tokens import TokenVerifier
 
@@ -39,7 +40,8 @@ class Principal:
     """An authenticated caller.
 
     `groups` are names that a token asserted; `None` means that the tenant's directory decides, which is not the
-    same as an empty set. An operator without a user has an empty `user_id` and reads no document.
+    same as an empty set. An operator without a user has an empty `user_id` and reads no document. `work` is the class
+    of an API key; everybody else is interactive.
     """
 
     tenant_id: str
@@ -50,6 +52,7 @@ class Principal:
     roles: frozenset[Role]
     credential_id: str
     method: Method
+    work: WorkClass
     seal: object = field(repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -118,6 +121,7 @@ class Authenticator:
             roles=frozenset(roles),
             credential_id=f"console:{_console_user()}",
             method="operator",
+            work="interactive",
             seal=_SEAL,
         )
 
@@ -142,6 +146,7 @@ class Authenticator:
             roles=frozenset(Role(role) for role in key.roles),
             credential_id=parsed.key_id,
             method="api_key",
+            work=key.work,
             seal=_SEAL,
         )
 
@@ -162,6 +167,7 @@ class Authenticator:
             roles=frozenset(Role(role) for role in claims.roles),
             credential_id=claims.token_id,
             method="jwt",
+            work="interactive",
             seal=_SEAL,
         )
 

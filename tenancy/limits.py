@@ -8,6 +8,8 @@ import msgspec
 
 Amount = Annotated[int, msgspec.Meta(ge=0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
+WorkClass = Literal["interactive", "batch"]
+"""People who wait, or programs that do not: batch work gives way where both wait."""
 Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 
 

@@ -76,4 +76,9 @@ def _files_on_record(connection: Connection) -> None:
         connection.execute(CreateTable(table))
 
 
-CONTROL: Final[tuple[Migration, ...]] = (_files_on_record,)
+def _classes_of_keys(connection: Connection) -> None:
+    """Version 3: an API key has a class of work; those that were made before are interactive."""
+    connection.execute(text("ALTER TABLE api_keys ADD COLUMN work TEXT DEFAULT 'interactive' NOT NULL"))
+
+
+CONTROL: Final[tuple[Migration, ...]] = (_files_on_record, _classes_of_keys)

@@ -49,6 +49,7 @@ api_keys = Table(
     Column("created", Float, nullable=False),
     Column("expires", Float),
     Column("revoked", Float),
+    Column("work", Text, nullable=False, server_default="interactive"),
 )
 
 api_key_secrets = Table(

@@ -33,6 +33,7 @@ First steps:
     strongroom audit query --tenant acme
     strongroom serve
 """
+_BULK_NICE: Final = 10
 _READER_GONE: Final = 141
 """As a shell says it of a program that SIGPIPE ended."""
 
@@ -197,6 +198,9 @@ def _missing(error: MissingArgumentError) -> str:
 
 def main() -> None:
     """The entry point of the installed program."""
+    if sys.argv[1:2] == ["ingest"]:
+        # Bulk work: where a server on this machine answers questions, those come first; alone it has everything.
+        os.nice(_BULK_NICE)
     try:
         code = run()
         sys.stdout.flush()

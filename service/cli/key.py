@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 app = App(name="key", help="Create, list and revoke API keys.")
 
 RoleName = Literal["reader", "ingest", "auditor", "admin"]
+WorkName = Literal["interactive", "batch"]
 _DAY_S = 86_400
 
 
@@ -29,6 +30,9 @@ def create(
         tuple[str, ...], Parameter(negative=(), help="Put the user into this group; repeat for more.")
     ] = (),
     role: Annotated[tuple[RoleName, ...], Parameter(negative=(), help="Repeat for more.")] = ("reader",),
+    work: Annotated[
+        WorkName, Parameter(name="--class", help="Programs that do not wait are batch: they give way to people.")
+    ] = "interactive",
     days: Annotated[float | None, Parameter(help="The key expires after so many days; without, never.")] = None,
     common: Common = DEFAULT,
 ) -> None:
@@ -46,16 +50,21 @@ def create(
     expires = None if days is None else time.time() + days * _DAY_S
     with opened(common) as control:
 
-        def work(trail: Trail) -> MintedKey:
+        def create_it(trail: Trail) -> MintedKey:
             minted = control.tenants.create_key(
-                tenant, user, [Role(name) for name in role], groups=group, expires=expires
+                tenant, user, [Role(name) for name in role], groups=group, expires=expires, work=work
             )
             trail.note(
-                detail={"key": minted.key_id, "roles": " ".join(sorted(set(role))), "groups": " ".join(group) or None}
+                detail={
+                    "key": minted.key_id,
+                    "roles": " ".join(sorted(set(role))),
+                    "groups": " ".join(group) or None,
+                    "class": work,
+                }
             )
             return minted
 
-        minted = audited(control, control.authenticator.operator(tenant), "key.create", work)
+        minted = audited(control, control.authenticator.operator(tenant), "key.create", create_it)
     show_record(
         common,
         {
@@ -65,6 +74,7 @@ def create(
             "user": user,
             "groups": group,
             "roles": role,
+            "class": work,
             "expires": iso(expires),
         },
     )
@@ -77,12 +87,12 @@ def list_keys(*, tenant: Tenant, common: Common = DEFAULT) -> None:
     with opened(common) as control:
         rows: list[dict[str, Any]] = [
             {
-                "id": key.id, "user": key.user, "roles": list(key.roles), "created": iso(key.created),
-                "expires": iso(key.expires), "revoked": iso(key.revoked),
+                "id": key.id, "user": key.user, "roles": list(key.roles), "class": key.work,
+                "created": iso(key.created), "expires": iso(key.expires), "revoked": iso(key.revoked),
             }
             for key in control.tenants.list_keys(tenant)
         ]  # fmt: skip
-    show_table(common, rows, ["id", "user", "roles", "created", "expires", "revoked"])
+    show_table(common, rows, ["id", "user", "roles", "class", "created", "expires", "revoked"])
 
 
 @app.command

@@ -186,7 +186,7 @@ def _writing(services: Services) -> list[HTTPRouteHandler]:
                 with embedding(trail, services.path.tariff, tenant) as use:
                     model = (await workers.run(at_present, tenant, services.pipeline)).embedder.fingerprint
                     use.by(model.name, model.revision)
-                    outcomes = await workers.run(put_document, tenant, services.pipeline, source)
+                    outcomes = await workers.run(put_document, tenant, services.in_turn(principal, tenant), source)
                     use.used(sum(outcome.tokens for outcome in outcomes))
                 trail.note(detail={"outcomes": len(outcomes), "status": outcomes[0].status.value if outcomes else None})
                 await services.settle(tenant)

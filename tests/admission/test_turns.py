@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from admission.fair import Party
-from admission.turns import Turns
+from admission.turns import FromThread, Turns
 from tenancy.errors import InvalidInput, Unavailable
 
 
 class Desk:
     """Turns, on a clock that a test moves, and who has one in the order in which they came."""
 
-    def __init__(self, places: int, queue: int = 256) -> None:
+    def __init__(self, places: int, queue: int = 256, batch: int | None = None) -> None:
         self.now = 0.0
-        self.turns = Turns(places, queue, clock=lambda: self.now)
+        self.turns = Turns(places, queue, batch=batch, clock=lambda: self.now)
         self.served: list[str] = []
         self.ends: dict[str, asyncio.Event] = {}
 
@@ -133,3 +134,85 @@ def test_whoever_goes_away_or_is_late_leaves_no_place_taken() -> None:
 def test_turns_without_a_place_are_refused() -> None:
     with pytest.raises(InvalidInput):
         Turns(0)
+
+
+BULK = Party("acme", "loader", work="batch")
+
+
+def test_beside_others_bulk_work_begins_no_more_than_its_share_and_alone_all_there_is() -> None:
+    async def ask(desk: Desk) -> None:
+        for number in range(4):
+            await desk.ask(f"bulk {number}", BULK)
+        # Of four places one stays free for whoever does not wait for a bulk job to end.
+        assert desk.served == ["bulk 0", "bulk 1", "bulk 2"]
+        await desk.ask("question", Party("globex", "bo"))
+        assert desk.served[3:] == ["question"]
+        await desk.end("bulk 0")
+        await desk.end("bulk 1")
+        assert desk.served[4:] == []
+        await desk.end("bulk 2")
+        assert desk.served[4:] == ["bulk 3"]
+        await desk.ask("bulk 4", BULK)
+        assert desk.served[5:] == []
+        await desk.end("question")
+        assert desk.served[5:] == ["bulk 4"]
+        for name in ("bulk 3", "bulk 4"):
+            await desk.end(name)
+        assert desk.turns.held == desk.turns.waiting == 0
+
+    at(lambda: Desk(4, batch=1), ask)
+
+
+def test_a_thread_waits_for_its_turn_in_the_loop() -> None:
+    async def main() -> None:
+        turns, inside, steps = Turns(1), threading.Event(), []
+        bulk = FromThread(asyncio.get_running_loop(), turns, BULK)
+
+        def load() -> None:
+            for number in range(2):
+                with bulk.turn():
+                    steps.append(number)
+                    inside.set()
+
+        async with turns.turn(Party("globex", "bo")):
+            working = asyncio.get_running_loop().run_in_executor(None, load)
+            while not turns.waiting:  # noqa: ASYNC110 (nobody tells of it)
+                await asyncio.sleep(0)
+            assert (steps, inside.is_set()) == ([], False)
+        await asyncio.wait_for(working, 20)
+        assert (steps, turns.held, turns.waiting) == ([0, 1], 0, 0)
+
+    asyncio.run(main())
+
+
+def test_of_an_error_in_a_turn_nothing_is_held() -> None:
+    async def main() -> None:
+        turns = Turns(1, queue=0)
+        bulk = FromThread(asyncio.get_running_loop(), turns, BULK)
+
+        def fail() -> None:
+            with bulk.turn():
+                raise ValueError("broken")
+
+        def enter() -> None:
+            with bulk.turn():
+                pass
+
+        run = asyncio.get_running_loop().run_in_executor
+        with pytest.raises(ValueError, match="broken"):
+            await run(None, fail)
+        assert turns.held == 0
+        async with turns.turn(Party("globex", "bo")):
+            with pytest.raises(Unavailable):
+                await run(None, enter)
+
+    asyncio.run(main())
+
+
+def test_where_the_loop_has_ended_work_goes_on() -> None:
+    async def main() -> FromThread:
+        return FromThread(asyncio.get_running_loop(), Turns(1), BULK)
+
+    bulk = asyncio.run(main())
+    with bulk.turn():
+        pass

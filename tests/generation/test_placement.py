@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -169,3 +170,7 @@ def test_a_tenant_of_a_pool_is_known_by_its_id_alone(acme: Company) -> None:
     serving = chosen(acme, found).first
     assert isinstance(serving, Serving)
     assert (serving.pool, serving.party) == (pool, Party(acme.handle.tenant_id, acme.principal("bo").user_id, 1.0))
+    with acme.tenants.open(acme.principal("bo")).reading() as view:
+        batch = found.choose(permission_domain(acme.principal("bo"), view), view, None, None, "batch").first
+    assert isinstance(batch, Serving)
+    assert batch.party == replace(serving.party, work="batch")

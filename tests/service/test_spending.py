@@ -117,7 +117,7 @@ def test_a_spent_budget_stays_spent_over_kills_and_restarts(folder: Path) -> Non
         "STRONGROOM_PRICES__PLAN": "plan",
     }
     environment = {name: value for name, value in os.environ.items() if not name.startswith("STRONGROOM_")} | variables
-    limit = 25_000
+    limit = 50_000
     with closing(open_control(load_settings(environment=variables), MASTER)) as control:
         acme = control.tenants.create("acme", Contract(admission=TenantLimits(tenant=Limits(money_per_month=limit)))).id
         bearer = control.tenants.create_key("acme", "ana", (Role.READER, Role.INGEST)).text

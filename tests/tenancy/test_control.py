@@ -46,6 +46,8 @@ def test_a_key_authenticates_until_it_is_revoked(acme: Company, authenticator: A
     minted = acme.tenants.create_key("acme", "ana", [Role.READER, Role.AUDITOR], groups=["legal"])
     principal = authenticator.authenticate(minted.text, SOURCE)
     assert (principal.tenant, principal.user, principal.roles) == ("acme", "ana", {Role.READER, Role.AUDITOR})
+    night = acme.tenants.create_key("acme", "ana", [Role.READER], work="batch")
+    assert (principal.work, authenticator.authenticate(night.text, SOURCE).work) == ("interactive", "batch")
     with acme.handle.reading() as view:
         assert directory.list_groups(view) == {"legal": ["user:ana"]}
     acme.tenants.revoke_key("acme", minted.key_id)

@@ -116,7 +116,7 @@ def test_sealed_types_cannot_be_made_by_hand(acme: Company) -> None:
     with pytest.raises(TypeError):
         PermissionDomain(domain.tenant_id, domain.user_id, frozenset({1}), "pd_x", domain.epochs, object())
     with pytest.raises(TypeError):
-        Principal("t", "t", "u", "u", None, frozenset(), "c", "api_key", object())
+        Principal("t", "t", "u", "u", None, frozenset(), "c", "api_key", "interactive", object())
 
 
 def test_removing_an_unknown_member_changes_no_epoch(acme: Company) -> None:

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import Connection, MetaData, func, select, text
+from sqlalchemy import Connection, MetaData, Table, func, select, text
 
 from indexing import loading
 from indexing.catalogue import serving
 from indexing.embed import Fingerprint
 from indexing.terms import pack, term_postings
-from tenancy import migrations, schema
+from tenancy import credentials, migrations, schema
 from tenancy.control import Tenants
+from tenancy.credentials import NewKey
 from tenancy.database import ConnectionPools, Database
 from tenancy.errors import SchemaTooNew
 from tenancy.identity import Authenticator
@@ -158,3 +159,36 @@ def test_version_2_becomes_today_s_on_postgresql(tmp_path: Path) -> None:
             pass
         old.close()
         new.close()
+
+
+def test_keys_of_before_are_interactive_and_new_ones_have_their_class(tmp_path: Path) -> None:
+    before = MetaData()
+    for table in schema.control.sorted_tables:
+        if table.name == "api_keys":
+            columns = [column._copy() for column in table.columns if column.name != "work"]
+            Table("api_keys", before, *columns)
+        else:
+            table.to_metadata(before)
+
+    def one_key(connection: Connection) -> None:
+        tenant = {"id": "t_1", "name": "acme", "status": "active", "created": 0.0, "contract": {}}
+        connection.execute(schema.tenants.insert().values(tenant))
+        key = {"id": "k1", "tenant_id": "t_1", "user_id": "u_1", "user": "ana", "roles": ["reader"], "created": 0.0}
+        connection.execute(before.tables["api_keys"].insert().values(key))
+        connection.execute(schema.api_key_secrets.insert().values(key_id="k1", hash=bytes(32), created=0.0))
+
+    pools = ConnectionPools()
+    old = Database(tmp_path / "a", bytes(32), before, pools, seed=one_key, migrations=migrations.CONTROL[:1])
+    with old.writing() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM pragma_table_info('api_keys')").scalar() == 8
+    new = Database(tmp_path / "a", bytes(32), schema.control, pools, migrations=migrations.CONTROL)
+    fresh = Database(tmp_path / "b", bytes(32), schema.control, pools, migrations=migrations.CONTROL)
+    with new.writing() as connection, fresh.reading() as empty:
+        assert _shape(connection)["api_keys"] == _shape(empty)["api_keys"]
+        wanted = NewKey("t_1", "u_1", "ana", frozenset({"reader"}), 1.0, None, "batch")
+        minted = credentials.add(connection, bytes(32), "test", wanted)
+        assert [key.work for key in credentials.of_tenant(connection, "t_1")] == ["interactive", "batch"]
+        found = credentials.find(connection, minted.key_id)
+        assert found is not None
+        assert (found.work, found.roles, found.created) == ("batch", ("reader",), 1.0)
+    pools.close()

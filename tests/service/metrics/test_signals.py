@@ -27,7 +27,7 @@ from tenancy.objectives import Objectives
 
 def person(tenant: str = "acme", user: str = "ana") -> Principal:
     return Principal(
-        f"t_{tenant}", tenant, f"u_{user}", user, frozenset(), frozenset({Role.READER}), "k_1", "api_key", _SEAL
+        f"t_{tenant}", tenant, f"u_{user}", user, frozenset(), frozenset({Role.READER}), "k_1", "api_key", "interactive", _SEAL
     )
 
 

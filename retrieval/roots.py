@@ -58,7 +58,8 @@ def belonging(
     require_own_id(question.root)
     if question.signed_root is None:
         # Who stands at the console asks for somebody else, and is in no job.
-        if path.settings.roots.missing == "refuse" and principal.method != "operator":
+        missing = tenant.contract.admission.roots or path.settings.roots.missing
+        if missing == "refuse" and principal.method != "operator":
             raise RootRequired(
                 "a request has to belong to a root",
                 item="root",

@@ -114,6 +114,7 @@ class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             user=_over(own.user, deployment.user),
             key=_over(own.key, deployment.key),
             away=own.away or deployment.away,
+            roots=own.roots or deployment.roots,
         )
 
     def stored(self) -> dict[str, Any]:

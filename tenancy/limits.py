@@ -45,10 +45,12 @@ class Away(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class TenantLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`tenant` bounds the tenant as a whole, `user` each of its users, `key` each of its credentials. `away` is what
-    holds without the store of the counters; left out, the deployment says it.
+    holds without the store of the counters, `roots` whether a request without a root is admitted; left out, the
+    deployment says it.
     """
 
     tenant: Limits = Limits()
     user: Limits = Limits()
     key: Limits = Limits()
     away: Away | None = None
+    roots: Literal["allow", "refuse"] | None = None

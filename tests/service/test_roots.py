@@ -15,7 +15,9 @@ from admission.limits import Amounts
 from admission.roots import DEEPEST, ID_PREFIX, PREFIX
 from admission.scopes import root_scope
 from retrieval import roots as rooted
+from tenancy.contract import Contract
 from tenancy.identity import Role
+from tenancy.limits import TenantLimits
 from tests.service.house import House, problem
 from tests.service.test_usage import PRICES
 
@@ -262,6 +264,11 @@ def test_where_a_root_is_required_a_request_without_one_is_refused(folder: Path)
             assert ask(house, key, mint(house, key, calls=1)["root"], path).status_code == 200
         # A caller's own id is none.
         problem(ask(house, key, None, root="mine"), 403, "root-required")
+        # A contract takes the place of the deployment.
+        tenants = house.services.control.tenants
+        tenants.set_contract("acme", Contract(admission=TenantLimits(roots="allow")))
+        assert tenants.open(house.services.control.authenticator.operator("acme")).contract.admission.roots == "allow"
+        assert ask(house, key, None).status_code == 200
     house.close()
 
 

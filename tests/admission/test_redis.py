@@ -264,3 +264,28 @@ def test_settings_that_cannot_be_used_are_named(changes: dict[str, str], item: s
     assert refused.value.item == item
     assert "secret" not in str(refused.value)
     counters_at(AdmissionSettings(store="redis", redis=RedisSettings(url="rediss://counters.example:6379/1")))
+
+
+def test_the_documented_user_may_do_all_that_is_needed(server: RedisServer, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/operations/limits.md").read_text()
+    (line,) = (line for line in page.splitlines() if line.startswith("ACL SETUSER"))
+    with server.client() as client:
+        client.execute_command(*line.replace("PASSWORD", "pw").split())
+    (tmp_path / "pw").write_text("pw")
+    settings = msgspec.structs.replace(
+        settings_of(server), username="strongroom-counters", password_file=str(tmp_path / "pw")
+    )
+    counters = RedisCounters(Link(settings))
+
+    async def main() -> None:
+        assert (await counters.link.check()).startswith("8.")
+        await counters.seed(month_of(time.time()), {tenant_scope("acme"): 1})
+        lease = await granted(counters, ask(tenant(money_per_month=5), need=amounts(1, 1, 1)))
+        assert await counters.extend(lease, amounts(1), amounts(1)) is None
+        await counters.settle(lease, amounts(1, 0, 1))
+        await counters.leave(lease)
+        await counters.report(ask(tenant()), amounts(1), recent=True)
+        assert await counters.reap() == ()
+        assert (await counters.use(tenant_scope("acme"))).month.money == 2
+
+    run(main(), counters)

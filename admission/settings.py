@@ -51,6 +51,7 @@ class AdmissionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     store: Literal["memory", "redis"] = "memory"
     redis: RedisSettings = RedisSettings()
     away: Away = Away()
+    looks_per_minute: Positive = 600
     alerts: AlertSettings = AlertSettings()
     roots: RootSettings = RootSettings()
 

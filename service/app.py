@@ -69,7 +69,7 @@ def create_app(services: Services) -> Edge:
         # A function, since the framework copies everything else that a nested router holds.
         return authentication(app)
 
-    charging = Charging(services.path)
+    charging = Charging(services.path, services.settings.admission.looks_per_minute)
 
     def charged(app: ASGIApp) -> ASGIApp:
         return charging(app)

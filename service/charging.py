@@ -2,10 +2,14 @@
 
 A route's `opt` says one of two things, or nothing: that it takes a lease of its own (`ADMITS`), or the reason why it
 stays open to a caller whose limits are used up (`FREE`). Any other one counts as a request before it begins.
+
+What stays open is no way to wear the service out: looks are counted by themselves, so that a budget never refuses them
+and a flood of them is refused. What withdraws is not counted at all.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -14,12 +18,16 @@ from litestar.enums import ScopeType
 from litestar.middleware import ASGIMiddleware
 from litestar.types import ASGIApp, Receive, Scope, Send
 
+from admission.counters import Ask, Refused
 from admission.gate import Estimate, Gate
+from admission.lease import finished, refusal
+from admission.limits import Amounts, Draw, Limits
+from admission.scopes import user_scope
 from audit.trail import Trail
 from metering.meter import Tariff
 from retrieval.question import AnswerPath
 from service.edge import PRINCIPAL, REQUEST_ID
-from tenancy.errors import StrongroomError
+from tenancy.errors import StrongroomError, Unavailable
 from tenancy.identity import Principal
 from tenancy.tenant import TenantHandle
 
@@ -39,20 +47,47 @@ class Charging(ASGIMiddleware):
 
     scopes = (ScopeType.HTTP,)
 
-    def __init__(self, path: AnswerPath) -> None:
+    def __init__(self, path: AnswerPath, looks_per_minute: int) -> None:
         self._path = path
+        self._looks = looks_per_minute
 
     async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
-        if not {ADMITS, FREE} & scope["route_handler"].opt.keys():
-            await self._charge(scope["state"][PRINCIPAL], scope["state"][REQUEST_ID])
+        opt = scope["route_handler"].opt
+        if ADMITS not in opt and opt.get(FREE) != WITHDRAWS:
+            principal = scope["state"][PRINCIPAL]
+            async with refused_on_record(self._path, principal, scope["state"][REQUEST_ID]):
+                if FREE in opt:
+                    await one_look(self._path, principal, self._looks)
+                else:
+                    await one_request(self._path, principal)
         await next_app(scope, receive, send)
 
-    async def _charge(self, principal: Principal, request_id: str) -> None:
-        try:
-            await one_request(self._path, principal)
-        except StrongroomError:
-            async with self._path.trail.open(principal, action="admit", request_id=request_id):
-                raise
+
+@asynccontextmanager
+async def refused_on_record(path: AnswerPath, principal: Principal, request_id: str) -> AsyncIterator[None]:
+    """What the block refuses is an event; what it admits tells of itself later."""
+    try:
+        yield
+    except StrongroomError:
+        async with path.trail.open(principal, action="admit", request_id=request_id):
+            raise
+
+
+async def one_look(path: AnswerPath, principal: Principal, per_minute: int) -> None:
+    """Count a look of this user, and nothing else. Raises `LimitExceeded` for a flood of them; where the counters are
+    away looking goes on.
+    """
+    scope = user_scope(principal.tenant_id, f"looks of {principal.user_id or principal.user}")
+    draw = Draw(scope, Limits(requests_per_minute=per_minute))
+    counters = path.admission.counters
+    ask = Ask(secrets.token_hex(16), principal.tenant_id, (draw,), Amounts(1), path.admission.lease_s)
+    try:
+        found = await counters.take(ask)
+        await finished(counters.leave(ask.lease))
+    except Unavailable:
+        return
+    if isinstance(found, Refused):
+        raise refusal(found)
 
 
 async def one_request(path: AnswerPath, principal: Principal) -> None:

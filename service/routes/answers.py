@@ -20,7 +20,7 @@ from retrieval.dry_run import preview
 from retrieval.question import Answer, CacheReport, Delta, Question
 from service.auth import QUERY, principal_of, request_id_of
 from service.bodies import FILTERS, AnswerRequest, SignedRoot
-from service.charging import ADMITS
+from service.charging import ADMITS, one_look, refused_on_record
 from service.disconnect import while_connected
 from service.openapi import PROBLEMS
 from service.operation import require_own_tenant
@@ -156,6 +156,8 @@ def router(services: Services) -> Router:
         question = replace(question_of(data, request_id_of(request)), signed_root=signed_root)
         if dry_run:
             # The same body as of the question itself: whatever it says of streaming, this is one document.
+            async with refused_on_record(services.path, principal, question.request_id):
+                await one_look(services.path, principal, services.settings.admission.looks_per_minute)
             seen = await while_connected(request.receive, preview(services.path, principal, question))
             return Response(PreviewResponse.of(seen))
         if data.stream:

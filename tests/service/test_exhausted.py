@@ -263,6 +263,33 @@ def test_an_exhausted_tenant_sees_what_refuses_and_when_it_ends(spent: House) ->
     assert (dry["admitted"], dry["refused"]["scope"]) == (False, "tenant")
 
 
+def test_looks_are_a_count_of_their_own_and_withdrawals_none(folder: Path) -> None:
+    house = opened(folder, STRONGROOM_ADMISSION__LOOKS_PER_MINUTE="3")
+    with house.client:
+        house.put("acme", "a", "notice", allow=["tenant"])
+        key, other = house.key("acme", "ana", *Role), house.key("acme", "bo", *Role)
+        looks = [
+            house.get("/v1/usage", key),
+            house.post("/v1/answers?dry_run=true", key, {"query": "notice"}),
+            house.get("/v1/audit/events", key),
+        ]
+        assert {response.status_code for response in looks} == {200}
+        for response in (
+            house.get("/v1/limits", key),
+            house.get("/v1/audit/events", key),
+            house.post("/v1/answers?dry_run=true", key, {"query": "notice"}),
+        ):
+            found = problem(response, 429, "limit-exceeded")
+            assert (found["scope"], found["limit"]) == ("user", 3)
+            assert last(house, response)["outcome"] == "refused"
+        # Neither the questions of this user, nor what withdraws, nor a colleague.
+        assert house.post("/v1/answers", key, {"query": "notice"}).status_code == 200
+        for _ in range(4):
+            assert house.send("PATCH", "/v1/documents/a/acl", key, {"allow": ["tenant"]}).status_code == 200
+        assert house.get("/v1/limits", other).status_code == 200
+    house.close()
+
+
 # --- Commands -------------------------------------------------------------------------------------------------------
 
 

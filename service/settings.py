@@ -73,8 +73,8 @@ class PoolSettings(Section, frozen=True):
 
     `dedicated_to` is the name of the one tenant that it serves; `trust` is then "dedicated" where none is given, else
     "shared". `answers_as` is the model's name in answers where it is not `model`. Of each replica: `slots` requests at
-    one time, `small_slots` of them kept for prompts of less than `small_tokens`, and `prefill_tokens` of prompts whose
-    first token has not come. Of the pool: `tenant_slots` requests of one tenant (0: no bound), `queue` that wait;
+    one time, `small_slots` of them kept for prompts of less than `small_tokens`, `guest_slots` (a quarter at most) for
+    tenants with less than their part, and `prefill_tokens` of prompts whose first token has not come. Of the pool: `tenant_slots` requests of one tenant (0: no bound), `queue` that wait;
     `context_length` is the model's, in tokens (0: not known). `kv_isolation` is that of all pools where it is empty; it
     is shown again every `prove_s` seconds.
 
@@ -100,6 +100,7 @@ class PoolSettings(Section, frozen=True):
     slots: Positive = 32
     small_slots: Positive = 1
     small_tokens: Positive = 1_000
+    guest_slots: Count = 4
     prefill_tokens: Positive = 16_384
     tenant_slots: Count = 0
     queue: Count = 256
@@ -182,11 +183,16 @@ class AuditSettings(Section, frozen=True):
 
 
 class AttestSettings(Section, frozen=True):
-    """`every_h` is in hours, 0 for never; `probes` and `timing` are numbers of probes; paths may begin with `~`."""
+    """`every_h` is in hours, 0 for never; `probes` and `timing` are numbers of probes; paths may begin with `~`.
+
+    `load` clients of one canary may make the other's answers `slowdown` times as slow.
+    """
 
     every_h: Annotated[float, msgspec.Meta(ge=0)]
     probes: Positive
     timing: Count
+    load: Count
+    slowdown: Annotated[float, msgspec.Meta(ge=1)]
     log_file: str
     adapter: str
 

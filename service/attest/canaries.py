@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from audit.trail import Trail
 from service.control import Control
 from service.deletion import delete_tenant
@@ -75,6 +77,18 @@ class Pair:
                 self.control.tenants.set_contract(name, _contract(pool))
 
             on_record(self.control, canary.principal, "tenant.contract", work)
+
+    def limit(self, canary: Canary, limits: Limits | None) -> None:
+        """Give one of them limits of its own as a tenant; without, all that it may need."""
+
+        def work(_: Trail) -> None:
+            contract = _contract(None)
+            if limits is not None:
+                terms = msgspec.structs.replace(contract.admission, tenant=limits)
+                contract = msgspec.structs.replace(contract, admission=terms)
+            self.control.tenants.set_contract(canary.name, contract)
+
+        on_record(self.control, canary.principal, "tenant.contract", work)
 
     def join(self, user: str, *groups: str) -> None:
         """A further reader of this name, of these groups, in both tenants."""

@@ -15,6 +15,7 @@ import msgspec
 from audit.retention import LONGEST
 from generation.adapters.lineage import Origin, origins
 from generation.adapters.registry import registered
+from service.attest import promises
 from service.attest.claims import Claim, Layer, Tally, inconclusive, not_built
 from service.attest.running import is_running
 from service.control import Control
@@ -63,6 +64,7 @@ def examine(control: Control, tenants: Sequence[str]) -> Layer:
             _memory(settings, agreed),
             _retention(control, agreed),
             _declared(control, agreed),
+            *promises.examined(control, agreed),
             *_absent(),
         ],
     )

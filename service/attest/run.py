@@ -12,7 +12,18 @@ from typing import Any, Final
 import msgspec
 
 from audit.trail import Trail
-from service.attest import absent, adapters, cache, conformance, logs, memory, metrics, retrieval, timing
+from service.attest import (
+    adapters,
+    cache,
+    conformance,
+    logs,
+    memory,
+    metrics,
+    performance,
+    queue,
+    retrieval,
+    timing,
+)
 from service.attest.caller import Caller
 from service.attest.canaries import Pair, canaries, on_record
 from service.attest.claims import Layer, combined, inconclusive
@@ -34,6 +45,8 @@ _LAYERS: Final[dict[str, Callable[[Stage], Layer]]] = {
     adapters.NAME: adapters.examine,
     logs.NAME: logs.examine,
     metrics.NAME: metrics.examine,
+    queue.NAME: queue.examine,
+    performance.NAME: performance.examine,
     timing.NAME: timing.examine,
 }
 _UNEXPECTED: Final = (KeyError, IndexError, TypeError, ValueError)
@@ -66,7 +79,7 @@ def attest(
             examined = _examined(control.settings, caller, pair, options, progress)
     else:
         examined = [Layer.of(name, [inconclusive("the layer is apart", refusal)]) for name in _LAYERS]
-    layers = [*examined, *absent.examine(), *found]
+    layers = [*examined, *found]
     report = {
         "kind": KIND,
         "version": VERSION,

@@ -15,6 +15,9 @@ from service.attest.canaries import Canary, Pair
 from service.settings import AttestSettings, Settings
 
 PROBES: Final = 40
+LOAD: Final = 8
+LOAD_PROBES: Final = 100
+"""Of each arm."""
 TIMING_PROBES: Final = 1_050
 """Of each arm: with fewer, chance alone reaches past the bound."""
 MEMORY_ROUNDS: Final = 5
@@ -24,13 +27,16 @@ _VOWELS: Final = "aeiou"
 
 
 class Options(msgspec.Struct, frozen=True):
-    """`probes` of each kind in the cache, `timing` of each arm, `rounds` of each pool's memory. `log` is the file that
-    the service's log lines go to, `adapter` a folder with an adapter that one of its pools can load.
+    """`probes` of each kind in the cache, `timing` of each arm, `rounds` of each pool's memory, `load` clients of one
+    tenant while the other asks `load_probes` questions. `log` is the file that the service's log lines go to, `adapter`
+    a folder with an adapter that one of its pools can load.
     """
 
     probes: int = PROBES
     timing: int = TIMING_PROBES
     rounds: int = MEMORY_ROUNDS
+    load: int = LOAD
+    load_probes: int = LOAD_PROBES
     log: Path | None = None
     adapter: Path | None = None
 
@@ -38,7 +44,7 @@ class Options(msgspec.Struct, frozen=True):
 def options_of(settings: AttestSettings) -> Options:
     """What the settings say, before a command says otherwise."""
     log, adapter = (Path(text).expanduser() if text else None for text in (settings.log_file, settings.adapter))
-    return Options(probes=settings.probes, timing=settings.timing, log=log, adapter=adapter)
+    return Options(probes=settings.probes, timing=settings.timing, load=settings.load, log=log, adapter=adapter)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,6 @@
-"""Do two samples of times differ? Mann-Whitney's AUC with a bound, and the one-sided Kolmogorov-Smirnov test."""
+"""Do two samples of times differ? Mann-Whitney's AUC with a bound, the one-sided Kolmogorov-Smirnov test, and how many
+times as slow the slow ones are.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,9 @@ import numpy.typing as npt
 
 Z_99: Final = 2.3263
 """Of a one-sided bound at 99 %."""
+
+_RESAMPLED: Final = 2_000
+_SEED: Final = 7
 
 Times = npt.NDArray[np.float64]
 
@@ -46,3 +51,21 @@ def compare(first: Times, second: Times) -> Compared:
     distance = max(0.0, float(above.max()))
     p = float(np.exp(-2 * distance**2 * n * m / (n + m)))
     return Compared(auc, auc - Z_99 * error, auc + Z_99 * error, distance, p)
+
+
+class Ratio(msgspec.Struct, frozen=True):
+    """One quantile over another, with its one-sided 99 % bounds."""
+
+    ratio: float
+    lower: float
+    upper: float
+
+
+def ratio(first: Times, second: Times, quantile: float) -> Ratio:
+    """The `quantile` of `first` (n,) over that of `second` (m,); bounds by the bootstrap (percentiles of 2,000 draws;
+    Efron and Tibshirani 1993, chapter 13). With few times above the quantile the bounds are too narrow.
+    """
+    draw = np.random.default_rng(_SEED)
+    drawn = [np.quantile(draw.choice(times, (_RESAMPLED, len(times))), quantile, axis=1) for times in (first, second)]
+    lower, upper = np.quantile(drawn[0] / drawn[1], (0.01, 0.99))
+    return Ratio(float(np.quantile(first, quantile) / np.quantile(second, quantile)), float(lower), float(upper))

@@ -13,6 +13,9 @@ from service.cli.console import DEFAULT, Common, note, opened, print_json
 from tenancy.errors import InvalidInput, Unavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from service.attest.stage import Options
     from service.settings import AttestSettings
 
@@ -30,6 +33,9 @@ def attest(
     ca: Annotated[Path | None, Parameter(help="PEM file that the service's certificate is checked against.")] = None,
     probes: Annotated[int | None, Parameter(help="Questions of each kind to the cache.")] = None,
     timing: Annotated[int | None, Parameter(help="Probes of each arm of the measure of times; 0: none.")] = None,
+    load: Annotated[
+        int | None, Parameter(help="Clients of one canary that ask while the other's answers are timed; 0: none.")
+    ] = None,
     log: Annotated[Path | None, Parameter(help="File that the service's log lines go to.")] = None,
     adapter: Annotated[Path | None, Parameter(help="Folder with an adapter that a shared pool can load.")] = None,
     common: Common = DEFAULT,
@@ -47,7 +53,10 @@ def attest(
     with opened(common) as control:
         folder = output or control.settings.data_path / FOLDER
         _require_folder(folder)
-        options = _options(control.settings.attest, probes, timing, log, adapter)
+        options = _options(
+            control.settings.attest,
+            {"probes": probes, "timing": timing, "load": load, "log": log, "adapter": adapter},
+        )
         caller = Caller.of(control.settings.server, url, ca)
         try:
             report = run(control, caller, options, tenants=tenant, progress=lambda layer: note(f"examining {layer}"))
@@ -74,14 +83,11 @@ def _require_folder(folder: Path) -> None:
         raise InvalidInput("this folder cannot be written to", item=str(folder))
 
 
-def _options(
-    settings: AttestSettings, probes: int | None, timing: int | None, log: Path | None, adapter: Path | None
-) -> Options:
+def _options(settings: AttestSettings, given: Mapping[str, Any]) -> Options:
     from service.attest.stage import options_of
 
-    for name, value, least in (("--probes", probes, 1), ("--timing", timing, 0)):
-        if value is not None and value < least:
-            raise InvalidInput(f"a number from {least} on is needed", item=name)
-    given = {"probes": probes, "timing": timing, "log": log, "adapter": adapter}
+    for name, least in (("probes", 1), ("timing", 0), ("load", 0)):
+        if given[name] is not None and given[name] < least:
+            raise InvalidInput(f"a number from {least} on is needed", item=f"--{name}")
     chosen = {name: value for name, value in given.items() if value is not None}
     return msgspec.structs.replace(options_of(settings), **chosen)

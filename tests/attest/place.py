@@ -27,7 +27,7 @@ from tenancy.identity import Authenticator, Principal
 from tests.service.desk import Desk, serving
 
 MEMORY: Final = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-FEW: Final = Options(probes=4, timing=0, rounds=2)
+FEW: Final = Options(probes=4, timing=0, rounds=2, load=0)
 
 
 @dataclass

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from service.attest import absent, cache, conformance, timing
+from service.attest import cache, conformance, timing
 from service.attest.caller import Caller
 from service.attest.claims import Tally, Verdict, combined
 from service.attest.run import attest
@@ -303,10 +303,6 @@ class TestContracts:
         finally:
             publish(settings)
         assert is_running(settings) is True
-
-
-def test_what_does_not_exist_is_not_built() -> None:
-    assert {layer.verdict for layer in absent.examine()} == {"NOT BUILT"}
 
 
 @pytest.mark.slow

@@ -20,16 +20,20 @@ import msgspec
 
 from admission.counters import Ask, Counters, Crossing, Granted, Refused, Room, Use
 from admission.expected import ExpectedOutput
+from admission.fair import Party
 from admission.lease import Lease, Price, finished, refusal
 from admission.limits import Amounts, Budget, Draw, Limits, TenantLimits
 from admission.looking import Look, own, refused_by, rooms_of
 from admission.months import Months, Spent
 from admission.scopes import DEPLOYMENT, SHARED, key_scope, model_scope, tenant_scope, user_scope
+from admission.waiting import WaitingRoom
 from tenancy.errors import InvalidInput
 from tenancy.identity import Principal
 
 LEASE_S: Final = 30.0
 """A lease without a sign of life for so long is settled by the reaper; `admission.reaper` gives one every third."""
+WAIT_S: Final = 10.0
+"""The longest wait of requests that wait at a limit, where nothing else is said."""
 NO_LIMITS: Final = Limits()
 
 ROOMS: ContextVar[list[Room] | None] = ContextVar("admission_rooms", default=None)
@@ -43,6 +47,11 @@ class Agreed(Protocol):
     """What a contract says about limits."""
 
     def limits(self, deployment: TenantLimits) -> TenantLimits: ...
+
+    @property
+    def weight(self) -> int:
+        """The tenant's share, relative to other tenants', where several wait."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +89,7 @@ class Gate:
         alert: Callable[[Crossing], None] | None = None,
         lease_s: float = LEASE_S,
         spent: Spent | None = None,
+        queue: int = 256,
     ) -> None:
         self.counters = counters
         self.lease_s = lease_s
@@ -89,6 +99,7 @@ class Gate:
         self._alert = alert
         self._expected = ExpectedOutput()
         self._months = None if spent is None else Months(counters, spent)
+        self._room = WaitingRoom(self._take, counters.leave, most=queue)
 
     @asynccontextmanager
     async def admit(
@@ -105,7 +116,7 @@ class Gate:
         """Hold a lease for the block, under `request_id`; limits that were `agreed` take the place of the deployment's.
 
         `price` is what the tokens of `model` cost. Raises `LimitExceeded`, having taken nothing, naming the scope that
-        refused.
+        refused: at once, or after the longest wait where the contract has requests wait.
         """
         price = price or _free
         limits = self._limits_of(principal.tenant_id, agreed)
@@ -118,7 +129,16 @@ class Gate:
         begun = time.monotonic()
         if self._months is not None:
             await self._months.begin(draws)
-        granted = await self._take(ask)
+        entry = None
+        if limits.full == "queue" or self._room.waits_for(draws):
+            weight = 1.0 if agreed is None else float(agreed.weight)
+            longest = (limits.wait_s or WAIT_S) if limits.full == "queue" else 0.0
+            entry = await self._room.enter(
+                ask,
+                Party(principal.tenant_id, principal.user_id, weight, principal.work),
+                longest if within is None else min(longest, within),
+            )
+        granted = await self._take(ask) if entry is None else entry.found
         if isinstance(granted, Refused):
             raise refusal(granted)
         _tell_rooms(granted)
@@ -131,6 +151,7 @@ class Gate:
             deadline=None if within is None else begun + within,
             price=price,
         )
+        lease.waited_s = 0.0 if entry is None else entry.waited_s
         self.live[lease.id] = lease
         try:
             yield lease
@@ -139,6 +160,9 @@ class Gate:
             try:
                 await lease.leave()
             finally:
+                if entry is not None:
+                    entry.leave(lease.used.input, lease.used.output)
+                self._room.wake()
                 if lease.output:
                     self._expected.learn(principal.tenant_id, principal.user_id, model, lease.output)
                 self.tell(lease.crossed)

@@ -29,7 +29,7 @@ class Lease:
 
     `max_output_tokens` is what the generator may produce at most, `None` where nothing limits it; `deadline` an
     instant of `time.monotonic()`. `stopped` is the bound that refused more output; `on_allowance` whether the store of
-    the counters was away when it was taken.
+    the counters was away when it was taken; `waited_s` are the seconds before that.
     """
 
     def __init__(
@@ -50,6 +50,7 @@ class Lease:
         self.deadline = deadline
         self.stopped: Refused | None = None
         self.crossed: list[Crossing] = []
+        self.waited_s = 0.0
         self._counters = counters
         self._immediate = getattr(counters, "immediate", False)
         self._held = held
@@ -66,6 +67,11 @@ class Lease:
     def stopped_by(self) -> str:
         """The scope and the bound that refused more output, as in "user tokens_per_minute"; empty where none did."""
         return "" if self.stopped is None else f"{self.stopped.scope.kind} {self.stopped.bound}"
+
+    @property
+    def used(self) -> Amounts:
+        """What was used, as far as it was reported."""
+        return self._used
 
     @property
     def output(self) -> int:

@@ -38,8 +38,11 @@ class RootSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 class AdmissionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`tenant`, `user` and `key` are each tenant's, user's and API key's, where a contract does not say otherwise;
     `deployment` and `models` (by the names in answers) are over all tenants. A lease without a sign of life for
-    `lease_s` seconds is settled. `store` says where the counters are: in this process, or at a Redis server that
-    several share; `away` is what holds while that is away, where a contract does not say otherwise.
+    `lease_s` seconds is settled.
+
+    With `full` "queue" a request that does not fit waits for up to `wait_s` seconds, where a contract does not say
+    otherwise; `queue` requests wait at most. `store` says where the counters are: in this process, or at a Redis server
+    that several share; `away` is what holds while that is away, where a contract does not say otherwise.
     """
 
     tenant: Limits = Limits()
@@ -47,6 +50,9 @@ class AdmissionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     key: Limits = Limits()
     deployment: Limits = Limits()
     models: dict[str, Limits] = {}
+    full: Literal["refuse", "queue"] = "refuse"
+    wait_s: Seconds = 10.0
+    queue: Positive = 256
     lease_s: Annotated[float, msgspec.Meta(ge=3)] = LEASE_S
     store: Literal["memory", "redis"] = "memory"
     redis: RedisSettings = RedisSettings()
@@ -57,7 +63,9 @@ class AdmissionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
     @property
     def limits(self) -> TenantLimits:
-        return TenantLimits(tenant=self.tenant, user=self.user, key=self.key, away=self.away)
+        return TenantLimits(
+            tenant=self.tenant, user=self.user, key=self.key, full=self.full, wait_s=self.wait_s, away=self.away
+        )
 
     @property
     def shared(self) -> SharedLimits:

@@ -48,6 +48,7 @@ async def admitted(
     ) as lease:
         if root is not None:
             trail.note(detail={BRANCH: root.branch})
+        trail.course.waited(lease.waited_s)
         if lease.on_allowance:
             trail.note(detail={"admission": "allowance"})
         yield lease

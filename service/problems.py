@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from service.ratelimit import refusal_headers
+from service.ratelimit import refusal_headers, told
 from tenancy.errors import LimitExceeded, StrongroomError, Throttled, Unavailable
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -116,6 +116,12 @@ def kind_of(error: StrongroomError) -> Kind:
     return TABLE[_code(error)]
 
 
+def _told(error: LimitExceeded) -> int | None:
+    if error.bound is None or error.limit is None or error.used is None:
+        return error.used
+    return told(error.bound, error.limit, error.used)
+
+
 def problem_of(error: Exception, request_id: str) -> Problem:
     """The problem document of an exception; of one outside the tree it says nothing."""
     if not isinstance(error, StrongroomError) or kind_of(error).status == 500:
@@ -125,7 +131,7 @@ def problem_of(error: Exception, request_id: str) -> Problem:
         return _problem(_code(error), error.told, request_id, remedy=_LATER)
     extra: dict[str, Any] = {"item": error.item, "remedy": error.remedy}
     if isinstance(error, LimitExceeded):
-        extra |= {"scope": error.scope, "bound": error.bound, "limit": error.limit, "used": error.used}
+        extra |= {"scope": error.scope, "bound": error.bound, "limit": error.limit, "used": _told(error)}
         extra["resets"] = _whole_seconds(error.retry_after)
     return _problem(_code(error), error.reason, request_id, **extra)
 

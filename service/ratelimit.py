@@ -3,7 +3,9 @@
     RateLimit-Policy: "user-requests_per_minute";q=60;w=60, "tenant-tokens_per_minute";q=100000;w=60;qu="tokens"
     RateLimit: "user-requests_per_minute";r=12;t=38, "tenant-tokens_per_minute";r=0;t=12
 
-Policies are limits over a time: those of one minute and of a month. What tenants share is in none.
+Policies are limits over a time: those of one minute and of a month. What tenants share is in none. Of money callers are
+told steps alone: what a single answer cost, where a bill counts computed tokens, says what an engine had in its memory
+of others' prompts (docs/decisions/0016-waiting-at-limits.md).
 """
 
 from __future__ import annotations
@@ -18,15 +20,30 @@ from admission.counters import Room
 from admission.limits import BOUNDS, WINDOW_S, Bound
 from tenancy.errors import LimitExceeded
 
-_BOUNDS: Final = {bound.name: bound for bound in BOUNDS if bound.span in {"minute", "month"}}
+_ALL: Final = {bound.name: bound for bound in BOUNDS}
+_BOUNDS: Final = {name: bound for name, bound in _ALL.items() if bound.span in {"minute", "month"}}
 _UNITS: Final = {"requests": "", "money": ';qu="micro-units"'}
 _TOKENS: Final = ';qu="tokens"'
 _DAY_S: Final = 86_400
+_STEPS: Final = 20
+
+
+def told(bound: str, limit: int, used: int) -> int:
+    """How much of a limit callers are told to be `used`: of money in twentieths of the limit, rounded up."""
+    known = _ALL.get(bound)
+    if known is None or known.measure != "money" or not limit:
+        return used
+    return -(-limit * -(-used * _STEPS // limit) // _STEPS)
 
 
 def room_headers(rooms: Iterable[Room]) -> list[tuple[str, str]]:
     """The headers of an admitted request; none where no limit is set."""
-    return _headers([(room.scope.kind, room.bound, room.limit, room.used, room.resets_s) for room in rooms])
+    return _headers(
+        [
+            (room.scope.kind, room.bound, room.limit, told(room.bound, room.limit, room.used), room.resets_s)
+            for room in rooms
+        ]
+    )
 
 
 def refusal_headers(error: LimitExceeded) -> list[tuple[str, str]]:

@@ -164,6 +164,7 @@ def gate(settings: AdmissionSettings, alerts: Alerts, control: Control, workers:
         shared=settings.shared,
         alert=alerts,
         lease_s=settings.lease_s,
+        queue=settings.queue,
         spent=lambda scopes: workers.run(spent_this_month, control, scopes),
     )
     if isinstance(counters, WithAllowance):

@@ -113,6 +113,8 @@ class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             tenant=_over(own.tenant, deployment.tenant),
             user=_over(own.user, deployment.user),
             key=_over(own.key, deployment.key),
+            full=own.full or deployment.full,
+            wait_s=own.wait_s or deployment.wait_s,
             away=own.away or deployment.away,
             roots=own.roots or deployment.roots,
         )

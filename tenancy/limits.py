@@ -44,13 +44,17 @@ class Away(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TenantLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`tenant` bounds the tenant as a whole, `user` each of its users, `key` each of its credentials. `away` is what
-    holds without the store of the counters, `roots` whether a request without a root is admitted; left out, the
-    deployment says it.
+    """`tenant` bounds the tenant as a whole, `user` each of its users, `key` each of its credentials.
+
+    With `full` "queue" a request for which a limit has no room waits for up to `wait_s` seconds. `away` is what holds
+    without the store of the counters, `roots` whether a request without a root is admitted. What is left out, the
+    deployment says.
     """
 
     tenant: Limits = Limits()
     user: Limits = Limits()
     key: Limits = Limits()
+    full: Literal["refuse", "queue"] | None = None
+    wait_s: Seconds | None = None
     away: Away | None = None
     roots: Literal["allow", "refuse"] | None = None

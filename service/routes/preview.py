@@ -10,6 +10,7 @@ from admission.counters import Refused, Room
 from admission.scopes import SHARED
 from indexing.filters import canonical
 from retrieval.dry_run import Preview
+from service.ratelimit import told
 from service.routes.retrieve import AuditBody
 from tenancy.billing import Basis
 
@@ -49,8 +50,9 @@ class PriceBody(msgspec.Struct, frozen=True):
 
 
 class RoomBody(msgspec.Struct, frozen=True):
-    """One limit of the caller's own: `used` with what requests in flight hold, `left` of it now. It is all free again
-    after `resets_s` seconds at the latest; 0 where requests in flight have to end, or nothing is used.
+    """One limit of the caller's own: `used` with what requests in flight hold, of money in twentieths of the limit, and
+    `left` of it now. It is all free again after `resets_s` seconds at the latest; 0 where requests in flight have to
+    end, or nothing is used.
     """
 
     scope: str
@@ -62,8 +64,8 @@ class RoomBody(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, room: Room) -> RoomBody:
-        left = max(0, room.limit - room.used)
-        return cls(room.scope.kind, room.bound, room.limit, room.used, left, round(room.resets_s, 3))
+        used = told(room.bound, room.limit, room.used)
+        return cls(room.scope.kind, room.bound, room.limit, used, max(0, room.limit - used), round(room.resets_s, 3))
 
 
 class RefusedBody(msgspec.Struct, frozen=True):
@@ -79,7 +81,8 @@ class RefusedBody(msgspec.Struct, frozen=True):
     def of(cls, refused: Refused) -> RefusedBody:
         if refused.scope.kind in SHARED:
             return cls(refused.scope.kind, None, None, None, None)
-        return cls(refused.scope.kind, refused.bound, refused.limit, refused.used, refused.need)
+        used = told(refused.bound, refused.limit, refused.used)
+        return cls(refused.scope.kind, refused.bound, refused.limit, used, refused.need)
 
 
 class PreviewResponse(msgspec.Struct, frozen=True, kw_only=True):

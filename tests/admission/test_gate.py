@@ -85,6 +85,8 @@ def test_of_what_tenants_share_a_refusal_says_nothing(ana: Principal) -> None:
 
 def test_a_contract_takes_the_place_of_the_deployment(ana: Principal) -> None:
     class Agreed:
+        weight = 1
+
         def limits(self, deployment: TenantLimits) -> TenantLimits:
             assert deployment.user.concurrent == 1
             return TenantLimits(user=Limits(requests_per_minute=0))

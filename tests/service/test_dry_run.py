@@ -77,7 +77,8 @@ def test_a_preview_says_how_what_it_takes_and_how_much_room_there_is(house: Hous
     after = dry(house, key)
     assert room(after)["requests_per_minute"]["used"] == 1
     assert room(after)["tokens_per_minute"]["used"] == sum(answer["usage"].values())
-    assert room(after, "tenant")["money_per_month"]["used"] <= price["max_microunits"]
+    # Money is told in twentieths of the limit.
+    assert room(after, "tenant")["money_per_month"]["used"] == 10**9 // 20
     # Answers of this user were short, so that less is expected of the next one.
     assert after["estimate"]["output_tokens"] < 200 == after["estimate"]["max_output_tokens"]
 

@@ -17,6 +17,7 @@ from admission.scopes import DEPLOYMENT, Scope, key_scope, model_scope, tenant_s
 from metering.events import month_of
 from service.app import create_app
 from service.control import open_control
+from service.ratelimit import told
 from service.settings import load_settings
 from service.spending import spent_this_month
 from service.wiring import build
@@ -90,7 +91,7 @@ def test_a_service_that_is_built_anew_refuses_what_was_spent_before(house: House
     house.services.control.tenants.set_contract("acme", capped)
     key = house.key("acme", "ana")
     refused = problem(house.post("/v1/answers", key, QUESTION | {"cache": "bypass"}), 429, "limit-exceeded")
-    assert (refused["bound"], refused["used"]) == ("money_per_month", total)
+    assert (refused["bound"], refused["used"]) == ("money_per_month", told("money_per_month", refused["limit"], total))
     assert house.post("/v1/answers", house.key("globex", "ana"), QUESTION).status_code == 200
 
     again = build(house.settings, MASTER)
@@ -99,7 +100,10 @@ def test_a_service_that_is_built_anew_refuses_what_was_spent_before(house: House
             headers = {"Authorization": f"Bearer {key}"}
             body = QUESTION | {"cache": "bypass"}
             refused = problem(client.post("/v1/answers", json=body, headers=headers), 429, "limit-exceeded")
-            assert (refused["bound"], refused["used"]) == ("money_per_month", total)
+            assert (refused["bound"], refused["used"]) == (
+                "money_per_month",
+                told("money_per_month", refused["limit"], total),
+            )
     finally:
         again.close()
 
@@ -140,5 +144,6 @@ def test_a_spent_budget_stays_spent_over_kills_and_restarts(folder: Path) -> Non
             spent.append(spent_this_month(control, (tenant_scope(acme),))[1][tenant_scope(acme)])
     # The second server spent what the first one left, the third nothing more.
     assert statuses == [200, 429, 429], refused
-    assert 0 < spent[0] < spent[1] == spent[2] == refused["used"] <= limit
+    assert 0 < spent[0] < spent[1] == spent[2] <= limit
+    assert refused["used"] == told("money_per_month", limit, spent[2])
     assert (refused["scope"], refused["bound"]) == ("tenant", "money_per_month")

@@ -1,0 +1,260 @@
+"""Requests that wait for room under a limit instead of being refused, where their tenant's contract says so.
+
+They are tried in the order of `admission.fair`: whoever received least first, those of one user as they came, and batch
+work one time of nine while people wait. A request that does not fit is passed by other users', so that room is used,
+until it has waited for `patience_s`; from then on nobody passes it at the scope that refuses it, or small requests
+without end would keep a large one waiting for ever. Nothing is held while a request waits, or once it has left.
+
+Where several servers count at one store, each has an order of its own, and looks for room that another gave back every
+second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from admission.counters import Ask, Granted, Refused
+from admission.fair import FairQueue, Party, Place
+from admission.lease import finished
+from admission.limits import BOUNDS, Draw
+from admission.scopes import DEPLOYMENT, Scope
+
+FULL: Final = "queue"
+"""The bound of a refusal where too many wait."""
+_LOOK_S: Final = 1.0
+_LEAST_S: Final = 0.01
+_ALIKE: Final = frozenset({"concurrent", "requests_per_minute"})
+"""Bounds of which every request needs one: where one was refused, so is every other."""
+_LONG: Final = frozenset(bound.name for bound in BOUNDS if bound.span in {"month", "life"})
+
+Take = Callable[[Ask], Coroutine[Any, Any, Granted | Refused]]
+GiveBack = Callable[[str], Coroutine[Any, Any, object]]
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    ask: Ask
+    scopes: frozenset[Scope]
+    wait_s: float
+    since: float
+    refused: Refused | None = None
+    decided: asyncio.Future[Granted | Refused] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """How one request came in: what was `found`, after `waited_s` seconds. `leave` it when the request ends."""
+
+    found: Granted | Refused
+    waited_s: float
+    _room: WaitingRoom
+    _place: Place[_Waiting]
+
+    def leave(self, read: int, written: int) -> None:
+        """The request has ended, having used so many tokens."""
+        self._room._ended(self._place, read, written)
+
+
+class WaitingRoom:
+    """`take` is that of the counters, `give_back` ends a lease. At most `most` wait: of more, the newest request of
+    whoever has most of them gives way. For one event loop at a time.
+    """
+
+    def __init__(
+        self,
+        take: Take,
+        give_back: GiveBack,
+        *,
+        most: int = 256,
+        patience_s: float = 5.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._take = take
+        self._give_back = give_back
+        self._most = most
+        self._patience_s = patience_s
+        self._clock = clock
+        self._fair: FairQueue[_Waiting] = FairQueue(patience_s=patience_s, clock=clock)
+        self._scopes: Counter[Scope] = Counter()
+        self._full: dict[Scope, Refused] = {}
+        self._woken = asyncio.Event()
+        self._passing = asyncio.Lock()
+        self._looking: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._fair)
+
+    def waits_for(self, draws: Iterable[Draw]) -> bool:
+        """Whether somebody waits for one of these scopes: whoever comes now is not before them."""
+        return bool(self._scopes) and any(draw.scope in self._scopes for draw in draws)
+
+    def wake(self) -> None:
+        """Room may have come."""
+        self._woken.set()
+
+    async def enter(self, ask: Ask, party: Party, wait_s: float) -> Entry:
+        """Admit `ask` when it is `party`'s turn and there is room; `wait_s` 0 waits for neither. A refusal, also that
+        of a longest wait which has passed, has taken nothing. Raises what the counters raise.
+        """
+        begun = self._clock()
+        alone = not self.waits_for(ask.draws)
+        waiting = _Waiting(ask, frozenset(draw.scope for draw in ask.draws), wait_s, begun)
+        place = self._fair.enter(waiting, party, ask.need.input)
+        self._scopes.update(waiting.scopes)
+        try:
+            found = await (self._first(place) if alone else self._in_turn(place))
+        except BaseException:
+            await self._given_up(place)
+            raise
+        if isinstance(found, Refused):
+            self._out(place)
+        return Entry(found, self._clock() - begun, self, place)
+
+    async def _first(self, place: Place[_Waiting]) -> Granted | Refused:
+        """Nobody waits for the same: ask at once."""
+        waiting = place.item
+        await self._try(place)
+        return await self._decision(place) if not waiting.decided.done() else waiting.decided.result()
+
+    async def _in_turn(self, place: Place[_Waiting]) -> Granted | Refused:
+        self._turn_away()
+        # Others' requests are tried too, whatever becomes of this one meanwhile.
+        await finished(self._pass())
+        return await self._decision(place)
+
+    async def _decision(self, place: Place[_Waiting]) -> Granted | Refused:
+        waiting = place.item
+        self._turn_away()
+        if waiting.wait_s:
+            self._look()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, waiting.since + waiting.wait_s - self._clock())):
+                return await asyncio.shield(waiting.decided)
+        if waiting.decided.done():
+            return waiting.decided.result()
+        return self._refusal(waiting)
+
+    def _refusal(self, waiting: _Waiting) -> Refused:
+        """Why it still waits: what refused it, or whoever waits before it at one of its scopes."""
+        others = (self._full[scope] for scope in waiting.scopes if scope in self._full)
+        return waiting.refused or next(others, _too_many(self._most))
+
+    def _look(self) -> None:
+        """See to it that somebody looks for room while anybody waits."""
+        if self._looking is None or self._looking.done():
+            self._woken = asyncio.Event()
+            self._looking = asyncio.create_task(self._keep_looking())
+        self.wake()
+
+    async def _keep_looking(self) -> None:
+        while len(self):
+            self._woken.clear()
+            pause = await self._pass()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._woken.wait()
+
+    async def _pass(self) -> float:
+        """Try whoever waits, in order; returns the seconds until it is worth while again."""
+        async with self._passing:
+            tried: set[Place[_Waiting]] = set()
+            closed: set[Scope] = set()
+            pauses = [_LOOK_S]
+            while await self._next(tried, closed, pauses):
+                pass
+            return max(_LEAST_S, min(pauses))
+
+    async def _next(self, tried: set[Place[_Waiting]], closed: set[Scope], pauses: list[float]) -> bool:
+        """Try those that were not tried until one leaves the queue, which changes the order; of `closed` scopes nobody
+        is tried any more. Returns whether one left.
+        """
+        for place in self._fair.heads():
+            waiting = place.item
+            if place in tried or place.state != "waiting" or not closed.isdisjoint(waiting.scopes):
+                continue
+            tried.add(place)
+            refused = await self._try(place)
+            if refused is None or place.state != "waiting":
+                return True
+            pauses.append(refused.retry_after)
+            if refused.bound in _ALIKE or self._clock() - waiting.since >= self._patience_s:
+                closed.add(refused.scope)
+        return False
+
+    async def _try(self, place: Place[_Waiting]) -> Refused | None:
+        """Ask for one; returns why not."""
+        waiting = place.item
+        try:
+            found = await self._take(waiting.ask)
+        except Exception as error:  # noqa: BLE001 (it is raised where the request waits)
+            if not waiting.decided.done():
+                waiting.decided.set_exception(error)
+            self._out(place)
+            return None
+        if isinstance(found, Granted):
+            waiting.refused = None
+            if place.state != "waiting" or waiting.decided.done():
+                await finished(self._give_back(found.lease))
+                return None
+            self._fair.begin(place)
+            self._scopes_left(waiting)
+            waiting.decided.set_result(found)
+            return None
+        waiting.refused = found
+        if found.scope in self._scopes:
+            self._full[found.scope] = found
+        if not waiting.decided.done() and (not waiting.wait_s or _hopeless(found, waiting.wait_s)):
+            waiting.decided.set_result(found)
+            self._out(place)
+        return found
+
+    async def _given_up(self, place: Place[_Waiting]) -> None:
+        """Whoever waited is gone: nothing of it stays, also where it was admitted in the same moment."""
+        decided = place.item.decided
+        self._out(place)
+        if not decided.done():
+            decided.cancel()
+        elif not decided.cancelled() and decided.exception() is None and isinstance(decided.result(), Granted):
+            await finished(self._give_back(place.item.ask.lease))
+            self.wake()
+
+    def _turn_away(self) -> None:
+        while len(self) > self._most and (place := self._fair.last_of_longest()) is not None:
+            if not place.item.decided.done():
+                place.item.decided.set_result(_too_many(self._most))
+            self._out(place)
+
+    def _out(self, place: Place[_Waiting]) -> None:
+        if place.state == "waiting":
+            self._scopes_left(place.item)
+        self._fair.leave(place)
+
+    def _scopes_left(self, waiting: _Waiting) -> None:
+        for scope in waiting.scopes:
+            self._scopes[scope] -= 1
+            if not self._scopes[scope]:
+                del self._scopes[scope]
+                self._full.pop(scope, None)
+
+    def _ended(self, place: Place[_Waiting], read: int, written: int) -> None:
+        self._fair.used(place, read, written)
+        self._out(place)
+        self.wake()
+
+
+def _hopeless(refused: Refused, wait_s: float) -> bool:
+    """Whether waiting cannot help: more is needed than the limit ever has, or it ends later than the longest wait."""
+    known = any(bound.name == refused.bound for bound in BOUNDS)
+    return not known or refused.need > refused.limit or (refused.bound in _LONG and refused.retry_after > wait_s)
+
+
+def _too_many(waiting: int) -> Refused:
+    return Refused(DEPLOYMENT, FULL, waiting, waiting, 1, _LOOK_S)

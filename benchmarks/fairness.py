@@ -1,253 +1,100 @@
 """Who is served how much, and who waits how long, when tenants compete for one replica; the last line is JSON.
 
-    python -m benchmarks.fairness [--quick] [--seconds 120] [--scenario NAME]... [--step-ms 25] [--read-ms 0.35]
-                                  [--write-ms 1.2]
+    python -m benchmarks.fairness [--quick] [--seconds 120] [--scenario NAME]... [--assumed]
+    python -m benchmarks.fairness --record [--seconds 45] [--scenario noisy] [--scenario long]
 
-The pool's own waiting room (`generation.lanes`) in simulated time, in three orders: first come first served, round
-robin over users, and ours. The engine is a model: a step reads up to 512 tokens of prompts, in order of arrival, and
-writes a token of each request whose prompt is read; it takes `step-ms`, and `read-ms` and `write-ms` for each of
-these tokens. **The three numbers are assumptions until they are fitted to recorded runs of a real server.**
+The pool's own waiting room (`generation.lanes`) in three orders: first come first served, round robin over users, and
+ours, the last also without slots for guests. By default the engine is a model in simulated time (`fairness_engine`),
+whose costs are fitted to runs that were recorded on a real SGLang server; how far the model is from these runs is
+printed first. The costs are fitted to `FITTED_TO`, and the other recordings are what it is tested with. `--assumed`
+takes the costs of a larger model that nobody measured. `--record` makes the recordings anew: it starts a real SGLang
+server on the processor, as the tests do. Its context holds 4,096 tokens, so that the long prompts there have 3,500.
 
     noisy      one tenant asks 50 times as much as its neighbour; and the neighbour alone
-    long       prompts of 28,000 tokens beside short ones
+    long       prompts of 28,000 tokens beside short ones; and the short ones alone
     agent      a user whose agent makes 47 calls at once, beside a colleague of the same tenant
     returning  a tenant comes back after half of the time, in which another had all
     weights    three tenants of weights 1, 2 and 4, all with more than can be served
 
-`share` is of the service (tokens read, and twice those written) while the first request of each still waits or runs;
-`wait` is until a request has a slot, `first` until its first token, in simulated seconds; those that never came count
-with the time until the end. `gap` is the largest difference of service over weight between two users (of one tenant)
-or tenants that both waited, divided by the bound 2 max(L, 2 M): L is the largest prompt, M the most tokens in flight.
+`share` is of the service (tokens read, and twice those written) since the first request of each; `wait` is until a
+request has a slot, `first` until its first token, `total` until its last; those that never came count with the time
+until the end, those that were turned away because too many waited do not. `with / without` compares the p99 of the
+same requests beside the aggressor and alone. `gap` is the largest difference of service over weight between two users
+(of one tenant) or tenants that both waited, divided by the bound 2 max(L, 2 M): L is the largest prompt, M the most
+tokens in flight.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import itertools
 import json
+import os
 import random
-import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+import tempfile
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
-from admission.fair import WRITTEN, FairQueue, Party, Place
-from generation.lanes import Lanes, LaneTerms, Load, Ticket
-from tenancy.errors import Unavailable
+from admission.fair import Party
+from benchmarks.fairness_engine import ORDERS, Asked, Costs, Simulation, figures, terms_of
+from benchmarks.fairness_recorded import CHUNK, Recording, errors, fitted, paced, record, relative
+from generation.lanes import LaneTerms
+from tests.support.sglang_server import running_server
 
-CHUNK = 512
-TERMS = LaneTerms(slots=16, small_slots=2, small_tokens=1_000, prefill_tokens=16_384, queue=100_000)
-
-
-@dataclass(eq=False)
-class Asked:
-    at: float
-    party: Party
-    tokens: int
-    output: int
-    ticket: Ticket[Seat] | None = None
-    left: int = 0
-    written: int = 0
-    seated: float | None = None
-    first: float | None = None
-    task: asyncio.Task[Ticket[Seat]] | None = None
+RECORDINGS = Path(__file__).parent / "recordings"
+FITTED_TO = ("noisy alone", "noisy, first come", "long, first come")
+TERMS = LaneTerms(slots=16, small_slots=2, small_tokens=1_000, guest_slots=4, prefill_tokens=1_024)
+REAL_TERMS = LaneTerms(slots=8, small_slots=2, small_tokens=1_000, guest_slots=2, prefill_tokens=1_024)
+REAL_ORDERS = ("first come", "round robin", "ours")
+ALONE = {"noisy": "quiet", "long": "short"}
+"""Of scenarios with an aggressor, the tenant whose times are compared with and without."""
 
 
-@dataclass(eq=False)
-class Seat:
-    load: Load = field(default_factory=Load)
-    usable: bool = True
-
-    def begin(self) -> bool:
-        return False
-
-    def abandon(self) -> None:
-        return None
-
-
-class FirstCome(FairQueue[Any]):
-    """Whoever came first is next."""
-
-    def heads(self) -> Iterator[Place[Any]]:
-        yield from sorted(super().heads(), key=lambda place: place._order)
-
-
-class RoundRobin(FairQueue[Any]):
-    """Users take turns, whatever their requests cost."""
-
-    def heads(self) -> Iterator[Place[Any]]:
-        yield from sorted(super().heads(), key=lambda place: place._path[-1].stamp)
-
-
-ORDERS: dict[str, type[FairQueue[Any]]] = {"first come": FirstCome, "round robin": RoundRobin, "ours": FairQueue}
-
-
-@dataclass(frozen=True)
-class Costs:
-    """Of the engine's steps, in seconds."""
-
-    step: float
-    read: float
-    write: float
-
-
-class Simulation:
-    """One scenario in one order."""
-
-    def __init__(self, asked: list[Asked], order: type[FairQueue[Any]], costs: Costs, seconds: float) -> None:
-        self.now, self.costs, self.seconds = 0.0, costs, seconds
-        self.asked = sorted(asked, key=lambda one: one.at)
-        self.seat = Seat()
-        self.lanes: Lanes[Seat] = Lanes(lambda: [self.seat], TERMS)
-        self.lanes.fair = order(patience_s=TERMS.patience_s, clock=lambda: self.now)
-        self.running: list[Asked] = []
-        self.gaps = Gaps()
-
-    async def run(self) -> None:
-        coming = iter(self.asked)
-        following = next(coming, None)
-        waiting: list[Asked] = []
-        while self.now < self.seconds:
-            while following is not None and following.at <= self.now:
-                one, following = following, next(coming, None)
-                one.task = asyncio.create_task(
-                    self.lanes.enter(one.tokens, party=one.party, deadline=time.monotonic() + 86_400)
-                )
-                waiting.append(one)
-                self.gaps.waits(one, 1)
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            for one in [one for one in waiting if one.task is not None and one.task.done()]:
-                waiting.remove(one)
-                self._seat(one)
-            if not self.running and following is None:
-                break
-            self.now += self._step() if self.running else max(0.001, (following.at if following else 0) - self.now)
-            self.gaps.compare(self.running)
-        for one in waiting:
-            assert one.task is not None
-            one.task.cancel()
-        await asyncio.gather(*(one.task for one in waiting if one.task is not None), return_exceptions=True)
-
-    def _seat(self, one: Asked) -> None:
-        assert one.task is not None
-        try:
-            one.ticket = one.task.result()
-        except Unavailable:
-            return
-        finally:
-            self.gaps.waits(one, -1)
-        one.seated, one.left = self.now, one.tokens
-        self.gaps.served(one, one.tokens)
-        self.running.append(one)
-
-    def _step(self) -> float:
-        """Read a chunk, write a token of whoever is read, and return how long that takes."""
-        room = CHUNK
-        writing = [one for one in self.running if not one.left]
-        for one in self.running:
-            read = min(room, one.left)
-            one.left -= read
-            room -= read
-        took = self.costs.step + self.costs.read * (CHUNK - room) + self.costs.write * len(writing)
-        for one in writing:
-            assert one.ticket is not None
-            if one.first is None:
-                one.first = self.now + took
-                one.ticket.begun()
-            one.written += 1
-            one.ticket.wrote(1)
-            self.gaps.served(one, WRITTEN)
-            if one.written >= one.output:
-                self.running.remove(one)
-                one.ticket.leave()
-        return took
-
-
-class Gaps:
-    """Service over weight of users and tenants, and how far two that both wait move apart."""
-
-    def __init__(self) -> None:
-        self.service: dict[tuple[str, ...], float] = defaultdict(float)
-        self.waiting: dict[tuple[str, ...], int] = defaultdict(int)
-        self.worst, self.longest, self.flight = 0.0, 1, 1
-        self._spans: dict[Any, tuple[float, float]] = {}
-
-    def waits(self, one: Asked, change: int) -> None:
-        for key in _keys(one.party):
-            self.waiting[key] += change
-
-    def served(self, one: Asked, service: float) -> None:
-        self.longest = max(self.longest, one.tokens)
-        for key, weight in zip(_keys(one.party), (one.party.weight, 1.0), strict=True):
-            self.service[key] += service / weight
-
-    def compare(self, running: list[Asked]) -> None:
-        self.flight = max(self.flight, sum(one.tokens + one.output for one in running))
-        spans = {}
-        for pair in itertools.combinations([key for key, waits in self.waiting.items() if waits], 2):
-            if pair[0][:-1] == pair[1][:-1]:
-                apart = self.service[pair[0]] - self.service[pair[1]]
-                least, most = self._spans.get(pair, (apart, apart))
-                spans[pair] = min(least, apart), max(most, apart)
-                self.worst = max(self.worst, spans[pair][1] - spans[pair][0])
-        self._spans = spans
-
-    @property
-    def over_bound(self) -> float:
-        return self.worst / (2 * max(self.longest, WRITTEN * self.flight))
-
-
-def _keys(party: Party) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    return (party.tenant,), (party.tenant, party.user)
-
-
-def _stream(
-    draw: random.Random, party: Party, rate: float, seconds: float, tokens: int, output: int, begin: float = 0.0
+def stream(
+    seed: int, party: Party, rate: float, seconds: float, tokens: int, output: int, begin: float = 0.0
 ) -> list[Asked]:
-    """Requests at random times, `rate` a second."""
-    found, at = [], begin
+    """Requests at random times, `rate` a second; the same for the same seed, whoever else is there."""
+    draw, found, at = random.Random(seed), [], begin
     while (at := at + draw.expovariate(rate)) < seconds:
         found.append(Asked(at, party, draw.randint(tokens // 2, tokens), draw.randint(max(1, output // 2), output)))
     return found
 
 
-def noisy(draw: random.Random, seconds: float) -> list[Asked]:
-    return _stream(draw, Party("noisy", "u"), 25.0, seconds, 600, 60) + alone(draw, seconds)
+def noisy(rate: float, seconds: float, tokens: int = 600, output: int = 60) -> list[Asked]:
+    quiet = stream(1, Party("quiet", "u"), rate / 50, seconds, tokens, output)
+    return quiet + stream(2, Party("noisy", "u"), rate, seconds, tokens, output)
 
 
-def alone(draw: random.Random, seconds: float) -> list[Asked]:
-    return _stream(draw, Party("quiet", "u"), 0.5, seconds, 600, 60)
+def long(
+    rate: float, seconds: float, large: int = 28_000, every: int = 14, tokens: int = 400, output: int = 40
+) -> list[Asked]:
+    short = stream(3, Party("short", "u"), rate / 25, seconds, tokens, output)
+    return short + [Asked(float(at), Party("long", "u"), large, output) for at in range(1, int(seconds), every)]
 
 
-def long(draw: random.Random, seconds: float) -> list[Asked]:
-    party = Party("long", "u")
-    giants = [Asked(at, party, 28_000, 100) for at in range(1, int(seconds), 15)]
-    return giants + _stream(draw, Party("short", "u"), 2.0, seconds, 400, 40)
-
-
-def agent(draw: random.Random, seconds: float) -> list[Asked]:
+def agent(rate: float, seconds: float) -> list[Asked]:
+    draw = random.Random(4)
     burst = [Asked(2.0, Party("acme", "agent"), draw.randint(400, 900), draw.randint(50, 150)) for _ in range(47)]
-    return burst + _stream(draw, Party("acme", "colleague"), 0.5, seconds, 600, 60)
+    return burst + stream(5, Party("acme", "colleague"), rate / 50, seconds, 600, 60)
 
 
-def returning(draw: random.Random, seconds: float) -> list[Asked]:
-    busy = _stream(draw, Party("busy", "u"), 12.0, seconds, 600, 60)
-    return busy + _stream(draw, Party("back", "u"), 12.0, seconds, 600, 60, begin=seconds / 2)
+def returning(rate: float, seconds: float) -> list[Asked]:
+    busy = stream(6, Party("busy", "u"), rate / 2, seconds, 600, 60)
+    return busy + stream(7, Party("back", "u"), rate / 2, seconds, 600, 60, begin=seconds / 2)
 
 
-def weights(draw: random.Random, seconds: float) -> list[Asked]:
+def weights(rate: float, seconds: float) -> list[Asked]:
     found = []
     for weight in (1, 2, 4):
-        found += _stream(draw, Party(f"weight {weight}", "u", float(weight)), 12.0, seconds, 600, 60)
+        found += stream(10 + weight, Party(f"weight {weight}", "u", float(weight)), rate / 2, seconds, 600, 60)
     return found
 
 
-SCENARIOS: dict[str, Callable[[random.Random, float], list[Asked]]] = {
+SCENARIOS: dict[str, Callable[[float, float], list[Asked]]] = {
     "noisy": noisy,
-    "noisy, neighbour alone": alone,
     "long": long,
     "agent": agent,
     "returning": returning,
@@ -255,64 +102,155 @@ SCENARIOS: dict[str, Callable[[random.Random, float], list[Asked]]] = {
 }
 
 
-def measured(scenario: str, order: str, costs: Costs, seconds: float) -> dict[str, Any]:
-    asked = SCENARIOS[scenario](random.Random(7), seconds)
-    simulation = Simulation(asked, ORDERS[order], costs, seconds)
+def only(asked: list[Asked], tenant: str) -> list[Asked]:
+    return [one for one in asked if one.party.tenant == tenant]
+
+
+def runs(
+    scenario: str, asked: Callable[[], list[Asked]], orders: Iterable[str] = ORDERS
+) -> list[tuple[str, str, list[Asked]]]:
+    """Name, order and requests of each run of a scenario."""
+    found = [(f"{scenario}, {order}", order, asked()) for order in orders]
+    if scenario in ALONE:
+        found.insert(0, (f"{scenario} alone", "ours", only(asked(), ALONE[scenario])))
+    return found
+
+
+def measured(name: str, order: str, asked: list[Asked], costs: Costs, seconds: float, terms: LaneTerms) -> Any:
+    simulation = Simulation(asked, ORDERS[order], costs, seconds, terms_of(order, terms))
     asyncio.run(simulation.run())
-    by: dict[str, list[Asked]] = defaultdict(list)
-    for one in simulation.asked:
-        by[f"{one.party.tenant}/{one.party.user}"].append(one)
-    begin = max(ones[0].at for ones in by.values())
-    service = {who: sum(_service(one) for one in ones if (one.seated or 0) >= begin) for who, ones in by.items()}
-    total = sum(service.values()) or 1
     return {
-        "scenario": scenario,
-        "order": order,
+        "run": name,
         "gap": round(simulation.gaps.over_bound, 3),
-        "clients": {
-            who: {
-                "share": round(service[who] / total, 3),
-                "wait": _percentiles([(seconds if one.seated is None else one.seated) - one.at for one in ones]),
-                "first": _percentiles([(seconds if one.first is None else one.first) - one.at for one in ones]),
-                "requests": len(ones),
-            }
-            for who, ones in by.items()
-        },
+        "busy": round(simulation.busy / simulation.now, 3),
+        "clients": figures(simulation.asked, seconds),
     }
 
 
-def _service(one: Asked) -> int:
-    return one.tokens - one.left + WRITTEN * one.written if one.seated is not None else 0
+def shown(result: dict[str, Any]) -> None:
+    gap = f"  worst gap over bound {result['gap']:.3f}, engine busy {result['busy']:.3f}" if "gap" in result else ""
+    print(f"{result['run']}{gap}", flush=True)
+    for who, of in result["clients"].items():
+        times = "  ".join(
+            f"{kind} {of[kind]['p50']:.2f} / {of[kind]['p99']:.2f}" for kind in ("wait", "first", "total")
+        )
+        count = f"{of['answered']} of {of['requests']} answered, {of['refused']} turned away"
+        print(f"    {who:16} share {of['share']:.3f}  p50 / p99 s: {times}  ({count})", flush=True)
 
 
-def _percentiles(values: list[float]) -> dict[str, float]:
-    ordered = sorted(values)
-    return {f"p{part}": round(ordered[min(len(ordered) - 1, len(ordered) * part // 100)], 3) for part in (50, 99)}
+def compared(scenario: str, results: list[dict[str, Any]]) -> dict[str, Any]:
+    """p99 of the well-behaved tenant with the aggressor over without, by order."""
+    of = {result["run"]: result["clients"][f"{ALONE[scenario]}/u"] for result in results}
+    alone = of[f"{scenario} alone"]
+    found = {}
+    for order in ORDERS:
+        if f"{scenario}, {order}" not in of:
+            continue
+        here = of[f"{scenario}, {order}"]
+        found[order] = {
+            "wait_added_s": round(here["wait"]["p99"] - alone["wait"]["p99"], 3),
+            **{kind: round(here[kind]["p99"] / alone[kind]["p99"], 2) for kind in ("first", "total")},
+        }
+        print(f"    p99 of {ALONE[scenario]} with / without, {order}: {json.dumps(found[order])}", flush=True)
+    return found
+
+
+def simulated(scenario: str, costs: Costs, rate: float, seconds: float, terms: LaneTerms) -> dict[str, Any]:
+    results = []
+    for name, order, asked in runs(scenario, lambda: SCENARIOS[scenario](rate, seconds)):
+        results.append(measured(name, order, asked, costs, seconds, terms))
+        shown(results[-1])
+    found: dict[str, Any] = {"runs": results}
+    if scenario in ALONE:
+        found["with_to_without_p99"] = compared(scenario, results)
+    return found
+
+
+def recorded(scenarios: list[str], rate: float, seconds: float) -> dict[str, Any]:
+    """Run `scenarios` on a real server, and keep what happened."""
+    found: dict[str, Any] = {}
+    RECORDINGS.mkdir(exist_ok=True)
+    made: dict[str, Callable[[], list[Asked]]] = {
+        "noisy": lambda: noisy(rate, seconds, 300, 16),
+        "long": lambda: long(rate, seconds, 3_500, 5, 300, 16),
+    }
+    with ExitStack() as stack:
+        logs = stack.enter_context(tempfile.TemporaryDirectory(prefix="strongroom-fairness-"))
+        server = stack.enter_context(running_server(Path(logs), "--chunked-prefill-size", str(CHUNK)))
+        for scenario in scenarios:
+            results = []
+            for name, order, asked in runs(scenario, made[scenario], REAL_ORDERS):
+                run = record(server, name, asked, order, terms_of(order, REAL_TERMS), seconds)
+                run.write(RECORDINGS / f"fairness-{name.replace(', ', '-').replace(' ', '-')}.json")
+                results.append({"run": name, "load": run.load, "clients": figures(run.asked, seconds)})
+                shown(results[-1])
+            found[scenario] = {"runs": results, "with_to_without_p99": compared(scenario, results)}
+    return found
+
+
+def fit(recordings: dict[str, Recording]) -> tuple[Costs, dict[str, Any]]:
+    """Costs, and how far the model with them is from each recording."""
+    costs = fitted([recordings[name] for name in FITTED_TO])
+    print(f"fitted to {', '.join(FITTED_TO)}: {_milliseconds(costs)}", flush=True)
+    found: dict[str, Any] = {"costs": asdict(costs), "recordings": {}}
+    for name, recording in recordings.items():
+        speed, own = paced(recording, costs)
+        far = errors(recording, own)
+        found["recordings"][name] = {
+            "load": recording.load,
+            "costs_times": round(speed, 2),
+            "recorded_and_model": far,
+            "error": relative([far]),
+            "error_without_factor": relative([errors(recording, costs)]),
+        }
+        of = found["recordings"][name]
+        kind = "fitted" if name in FITTED_TO else "tested"
+        print(f"{name} ({kind}, load {recording.load}, costs times {speed:.2f}): {json.dumps(of['error'])}", flush=True)
+        for who, times in far.items():
+            print(f"    {who:16} recorded, model: {json.dumps(times)}", flush=True)
+    tested = [of["recorded_and_model"] for name, of in found["recordings"].items() if name not in FITTED_TO]
+    found["error_of_those_not_fitted"] = relative(tested)
+    print(f"error of those not fitted: {json.dumps(found['error_of_those_not_fitted'])}", flush=True)
+    return costs, found
+
+
+def _milliseconds(costs: Costs) -> str:
+    return ", ".join(f"{name} {1e3 * value:.3f} ms" for name, value in asdict(costs).items() if name != "chunk")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="20 simulated seconds")
-    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--quick", action="store_true", help="20 simulated seconds, and the costs that are assumed")
+    parser.add_argument("--seconds", type=float)
+    parser.add_argument("--rate", type=float, help="requests of the noisy tenant a second")
     parser.add_argument("--scenario", action="append", choices=list(SCENARIOS))
-    for name, value in (("--step-ms", 25.0), ("--read-ms", 0.35), ("--write-ms", 1.2)):
-        parser.add_argument(name, type=float, default=value)
+    parser.add_argument("--record", action="store_true", help="on a real server; its load is this machine's")
+    parser.add_argument("--assumed", action="store_true", help="costs that nobody measured")
+    for name in ("slots", "small_slots", "guest_slots", "prefill_tokens", "tenant_slots"):
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=getattr(TERMS, name))
     chosen = parser.parse_args()
-    costs = Costs(chosen.step_ms / 1e3, chosen.read_ms / 1e3, chosen.write_ms / 1e3)
-    seconds = 20.0 if chosen.quick else chosen.seconds
-    found = []
+    if chosen.record:
+        real = recorded(chosen.scenario or list(ALONE), chosen.rate or 25.0, chosen.seconds or 45.0)
+        print(json.dumps({"recorded": real, "terms": asdict(REAL_TERMS), "processors": os.cpu_count()}))
+        return
+    terms = replace(
+        TERMS,
+        slots=chosen.slots,
+        small_slots=chosen.small_slots,
+        guest_slots=chosen.guest_slots,
+        prefill_tokens=chosen.prefill_tokens,
+        tenant_slots=chosen.tenant_slots,
+    )
+    seconds = chosen.seconds or (20.0 if chosen.quick else 120.0)
+    result: dict[str, Any] = {"simulated_seconds": seconds, "terms": asdict(terms)}
+    costs = Costs()
+    if not (chosen.assumed or chosen.quick):
+        found = [Recording.read(path) for path in sorted(RECORDINGS.glob("fairness-*.json"))]
+        costs, result["fit"] = fit({recording.scenario: recording for recording in found})
+    result["costs"] = asdict(costs)
     for scenario in chosen.scenario or SCENARIOS:
-        for order in ORDERS:
-            result = measured(scenario, order, costs, seconds)
-            found.append(result)
-            print(f"{scenario:24} {order:12} worst gap over bound {result['gap']:.3f}", flush=True)
-            for who, of in result["clients"].items():
-                wait, first = of["wait"], of["first"]
-                print(
-                    f"    {who:18} share {of['share']:.3f}  wait p50 {wait['p50']:8.3f} p99 {wait['p99']:8.3f}  "
-                    f"first p50 {first['p50']:8.3f} p99 {first['p99']:8.3f} s  of {of['requests']}"
-                )
-    print(json.dumps({"simulated_seconds": seconds, "costs_s": vars(costs), "results": found}))
+        result[scenario] = simulated(scenario, costs, chosen.rate or 25.0, seconds, terms)
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -2,9 +2,13 @@
 
 An engine reads a prompt (prefill) before its first token, and a long one holds up everybody whose first token is due.
 So the tokens being read at one replica are bounded, and some slots are kept for small prompts. Those that wait are
-served in the order of `admission.fair`: whoever received least. Nobody passes a large prompt that waits for room, but
-for small ones, in the kept slots only and only while their client is not far ahead of its own. No slot stays empty
-while somebody waits for whom it has room.
+served in the order of `admission.fair`: whoever received least. Nobody passes a prompt that waits for room, but for
+small ones a large one, in the kept slots only, and for guests, and both only while their client is not far ahead. No
+slot stays empty while somebody waits for whom it has room.
+
+A guest is a tenant that has less than its part of the slots of a replica. Running work is not interrupted, so the
+order alone does not spare it the wait until one of a busy tenant's answers ends, however little it received: some slots
+are kept for guests.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Literal, Protocol, TypeVar
 
 from admission.fair import FairQueue, Party, Place
 from tenancy.errors import Unavailable
@@ -23,20 +27,24 @@ from tenancy.errors import Unavailable
 _STREAM_TOKENS: Final = 200
 """A request whose answer streams weighs as much as so many tokens that are being read."""
 _NOBODY: Final = Party("")
+Visit = Literal["allowed", "passing", "refused"]
+"""Whether a request may have what is kept for guests, or can have a place as a guest only, past one that waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneTerms:
     """Of each replica: `slots` requests at one time, `small_slots` of them kept for prompts of less than
-    `small_tokens`; `prefill_tokens` are read at one time, more only for a single larger prompt. Of the whole pool:
-    `tenant_slots` requests of one tenant (`None`: no bound), `queue` requests that wait. A client that waited for
-    `patience_s` is overtaken by no newcomer. A small prompt passes a large one that waits while its client's service
-    is at most `lead` tokens over that of the other's.
+    `small_tokens`, and `guest_slots` for guests; `prefill_tokens` are read at one time, more only for a single larger
+    prompt, and for a small one of each guest. Of the whole pool: `tenant_slots` requests of
+    one tenant (`None`: no bound), `queue` requests that wait. A client that waited for `patience_s` is overtaken by no
+    newcomer. A small prompt passes a large one that waits, and a guest another, while its client's service is at most
+    `lead` tokens over that of the other's.
     """
 
     slots: int = 32
     small_slots: int = 1
     small_tokens: int = 1_000
+    guest_slots: int = 0
     prefill_tokens: int = 16_384
     tenant_slots: int | None = None
     queue: int = 256
@@ -53,6 +61,8 @@ class Load:
     prefill: int = 0
     large_reading: int = 0
     small_reading: int = 0
+    tenants: Counter[str] = field(default_factory=Counter)
+    reading: Counter[str] = field(default_factory=Counter)
 
     @property
     def weight(self) -> int:
@@ -101,6 +111,8 @@ class Ticket(Generic[S]):
             self.seat.load.prefill -= self.tokens
             self.seat.load.small_reading -= self.small
             self.seat.load.large_reading -= not self.small
+            if self.tenant is not None:
+                _less(self.seat.load.reading, self.tenant)
             self._lanes.wake()
 
     def wrote(self, tokens: int) -> None:
@@ -133,9 +145,13 @@ class Ticket(Generic[S]):
 class _Ask(Generic[S]):
     tokens: int
     small: bool
-    tenant: str | None
+    party: Party
     avoid: Collection[S]
     granted: asyncio.Future[Ticket[S]] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    @property
+    def tenant(self) -> str | None:
+        return self.party.tenant or None
 
 
 class Lanes(Generic[S]):
@@ -147,6 +163,7 @@ class Lanes(Generic[S]):
         self._seats = seats
         self._waiting: dict[_Ask[S], Place[_Ask[S]]] = {}
         self._tenants: Counter[str] = Counter()
+        self._weights: dict[str, float] = {}
         self._leaving: list[asyncio.Future[None]] = []
 
     @property
@@ -163,7 +180,7 @@ class Lanes(Generic[S]):
         """
         who = party or _NOBODY
         small = tokens < self.terms.small_tokens and who.work == "interactive"
-        ask: _Ask[S] = _Ask(tokens, small, who.tenant or None, tuple(avoid))
+        ask: _Ask[S] = _Ask(tokens, small, who, tuple(avoid))
         self._waiting[ask] = self.fair.enter(ask, who, tokens, small=small)
         self.wake()
         self._turn_away()
@@ -206,26 +223,27 @@ class Lanes(Generic[S]):
                 ask.granted.set_result(self._ticket(ask, place, seat))
 
     def _next(self) -> tuple[_Ask[S], S] | None:
-        """Whoever is to be seated next, and where. One without room stops those of its kind that come after it."""
-        large: Place[_Ask[S]] | None = None
-        small_stopped = False
+        """Whoever is to be seated next, and where. One without room stops those of its kind that come after it, but
+        for guests; and who passes another is not far ahead of it.
+        """
+        stopped: dict[bool, Place[_Ask[S]]] = {}
         for place in self.fair.heads():
-            ask = place.item
-            if ask.small:
-                if small_stopped or (large is not None and self.fair.lead(place, large) > self.terms.lead):
-                    continue
-            elif large is not None:
+            ask, large, ahead = place.item, stopped.get(False), stopped.get(place.item.small)
+            if self._is_far_ahead(place, ahead) or (ask.small and self._is_far_ahead(place, large)):
                 continue
-            seat = self._seat_for(ask, kept_only=large is not None)
+            visit: Visit = "passing" if ahead is not None else "allowed"
+            if any(self._is_far_ahead(place, one) for one in stopped.values()):
+                visit = "refused"
+            seat = self._seat_for(ask, visit, kept_only=ask.small and large is not None)
             if seat is not None:
                 return ask, seat
-            if ask.small:
-                small_stopped = True
-            else:
-                large = place
-            if small_stopped and large is not None:
+            stopped.setdefault(ask.small, place)
+            if len(stopped) == 2 and not self.terms.guest_slots:
                 return None
         return None
+
+    def _is_far_ahead(self, place: Place[_Ask[S]], of: Place[_Ask[S]] | None) -> bool:
+        return of is not None and self.fair.lead(place, of) > self.terms.lead
 
     def _turn_away(self) -> None:
         """Where too many wait, the newest request of whoever has most of them gives way."""
@@ -243,22 +261,40 @@ class Lanes(Generic[S]):
         load.small_reading += ask.small
         load.large_reading += not ask.small
         if ask.tenant is not None:
+            load.tenants[ask.tenant] += 1
+            load.reading[ask.tenant] += 1
+            self._weights[ask.tenant] = ask.party.weight
             self._tenants[ask.tenant] += 1
             self._look_at_bound(ask.tenant)
         return Ticket(seat, ask.tokens, ask.small, ask.tenant, seat.begin(), self, place)
 
-    def _seat_for(self, ask: _Ask[S], *, kept_only: bool) -> S | None:
+    def _seat_for(self, ask: _Ask[S], visit: Visit, *, kept_only: bool) -> S | None:
         """The least loaded replica with room for `ask`; one that was tried before only where no other has."""
-        free = [seat for seat in self._seats() if seat.usable and self._has_room(seat.load, ask, kept_only=kept_only)]
+        free = [seat for seat in self._seats() if seat.usable and self._has_room(seat.load, ask, visit, kept_only)]
         return min(free, key=lambda seat: (seat in ask.avoid, seat.load.weight, random.random()), default=None)  # noqa: S311 (spread)
 
-    def _has_room(self, load: Load, ask: _Ask[S], *, kept_only: bool) -> bool:
+    def _is_guest(self, load: Load, ask: _Ask[S]) -> bool:
+        """Whether its tenant has less there than its part, among those that have or want any and one more like it."""
+        party = ask.party
+        if not self.terms.guest_slots or party.work == "batch" or not party.tenant:
+            return False
+        weights = {other.party.tenant: other.party.weight for other in self._waiting}
+        weights |= {tenant: self._weights[tenant] for tenant in load.tenants}
+        weights[party.tenant] = party.weight
+        return load.tenants[party.tenant] * (sum(weights.values()) + party.weight) < party.weight * self.terms.slots
+
+    def _has_room(self, load: Load, ask: _Ask[S], visit: Visit, kept_only: bool) -> bool:
         terms = self.terms
-        if load.requests >= terms.slots:
+        guest = visit != "refused" and self._is_guest(load, ask)
+        if visit == "passing" and not guest:
+            return False
+        if load.requests >= (terms.slots if guest else max(1, terms.slots - terms.guest_slots)):
             return False
         within = load.prefill + ask.tokens <= terms.prefill_tokens
         if not ask.small:
             return (within or not load.large_reading) and load.large < max(1, terms.slots - terms.small_slots)
+        if guest and not load.reading[ask.party.tenant]:
+            return True
         if kept_only:
             return load.requests - load.large < terms.small_slots
         return within or load.small_reading < terms.small_slots
@@ -277,10 +313,11 @@ class Lanes(Generic[S]):
                 left.set_result(None)
         self.fair.leave(ticket._place)
         if ticket.tenant is not None:
+            _less(ticket.seat.load.tenants, ticket.tenant)
             self._tenants[ticket.tenant] -= 1
             self._look_at_bound(ticket.tenant)
             if not self._tenants[ticket.tenant]:
-                del self._tenants[ticket.tenant]
+                del self._tenants[ticket.tenant], self._weights[ticket.tenant]
 
     def _give_up(self, ask: _Ask[S]) -> None:
         if ask in self._waiting:
@@ -291,6 +328,12 @@ class Lanes(Generic[S]):
         else:
             ask.granted.cancel()
         self.wake()
+
+
+def _less(counts: Counter[str], name: str) -> None:
+    counts[name] -= 1
+    if not counts[name]:
+        del counts[name]
 
 
 def _refusal(reason: str) -> Unavailable:

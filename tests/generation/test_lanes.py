@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -329,6 +329,106 @@ def test_small_prompts_pass_a_waiting_large_one_only_as_long_as_their_client_is_
     within(1, ask, slots=2, small_slots=1, lead=2_000)
 
 
+def test_a_tenant_with_less_than_its_part_finds_a_slot_that_a_busy_one_cannot_take() -> None:
+    async def ask(room: Room) -> None:
+        busy = [await room.ask(SMALL, "busy") for _ in range(9)]
+        assert [task.done() for task in busy] == [True] * 6 + [False] * 3, "two slots are kept, also from one alone"
+        guests = [await room.ask(SMALL, "quiet") for _ in range(3)]
+        assert [task.done() for task in guests] == [True, True, False], "the engine has no more slots"
+        busy[0].result().leave()
+        await settle()
+        assert (guests[2].done(), busy[6].done()) == (True, False), "the next one is for who has less than its part"
+        for task in [*busy[1:6], *guests]:
+            task.result().leave()
+            await settle()
+        for task in busy[6:]:
+            task.result().leave()
+        assert room.empty()
+
+    within(1, ask, slots=8, guest_slots=2)
+
+
+def test_many_tenants_take_every_slot() -> None:
+    async def ask(room: Room) -> None:
+        asked = [await room.ask(SMALL, f"t{number}") for number in range(10)]
+        assert [task.done() for task in asked] == [True] * 8 + [False] * 2
+        for task in asked:
+            task.result().leave()
+            await settle()
+        assert room.empty()
+
+    within(1, ask, slots=8, guest_slots=2)
+
+
+def test_a_part_is_by_weight() -> None:
+    async def ask(room: Room) -> None:
+        light = [await room.ask(SMALL, party=Party("light", "u", 1.0)) for _ in range(8)]
+        heavy = [await room.ask(SMALL, party=Party("heavy", "u", 3.0)) for _ in range(8)]
+        assert [sum(task.done() for task in tasks) for tasks in (light, heavy)] == [8, 4]
+        light[0].result().leave()
+        await settle()
+        assert sum(task.done() for task in heavy) == 5
+        for task in (*light[1:], *heavy):
+            task.result().leave()
+            await settle()
+        assert room.empty()
+
+    within(1, ask, slots=12, guest_slots=4)
+
+
+def test_the_prompt_of_a_guest_is_read_beside_others_over_the_bound_one_at_a_time() -> None:
+    async def ask(room: Room) -> None:
+        busy = [await room.ask(900, "busy") for _ in range(3)]
+        assert [task.done() for task in busy] == [True, True, False]
+        quiet = [await room.ask(900, "quiet") for _ in range(2)]
+        assert [task.done() for task in quiet] == [True, False]
+        quiet[0].result().begun()
+        await settle()
+        assert quiet[1].done()
+
+    within(1, ask, slots=8, small_slots=1, guest_slots=2, prefill_tokens=2_000)
+
+
+def test_no_guest_passes_who_waits_while_its_tenant_is_far_ahead() -> None:
+    async def ask(room: Room) -> None:
+        room.lanes.terms = replace(room.lanes.terms, guest_slots=0)
+        busy = [await room.ask(SMALL, "busy") for _ in range(7)]
+        first = (await room.ask(SMALL, "reader")).result()
+        waiting = await room.ask(SMALL, "busy")
+        first.wrote(5_000)
+        room.lanes.terms = replace(room.lanes.terms, guest_slots=2)
+        guest = await room.ask(SMALL, "reader")
+        busy[0].result().leave()
+        await settle()
+        assert (waiting.done(), guest.done()) == (False, False), "7 of 8 slots: busy is no guest, and reader far ahead"
+        other = await room.ask(SMALL, "other")
+        assert other.done()
+        for task in (*busy[1:], other):
+            task.result().leave()
+            await settle()
+        assert waiting.done()
+        waiting.result().leave()
+        first.leave()
+        (await guest).leave()
+        assert room.empty()
+
+    within(1, ask, slots=8, lead=8_000)
+
+
+def test_batch_work_is_no_guest() -> None:
+    async def ask(room: Room) -> None:
+        busy = [await room.ask(SMALL, "busy") for _ in range(2)]
+        batch = await room.ask(SMALL, party=Party("acme", "loader", work="batch"))
+        assert not batch.done()
+        assert (await room.ask(SMALL, "acme")).done()
+        for task in busy:
+            task.result().leave()
+            await settle()
+        assert batch.done()
+
+    within(1, ask, slots=4, small_slots=0, guest_slots=2)
+
+
 def test_batch_work_has_no_kept_slot_and_a_small_part_while_questions_wait() -> None:
     async def ask(room: Room) -> None:
         batch = Party("acme", "loader", work="batch")
@@ -351,10 +451,20 @@ def test_batch_work_has_no_kept_slot_and_a_small_part_while_questions_wait() -> 
     st.lists(st.tuples(st.sampled_from(["ask", "ask", "begun", "leave", "cancel"]), st.integers(0, 40)), max_size=60),
     st.integers(1, 3),
     st.integers(1, 4),
+    st.integers(0, 2),
 )
-def test_no_bound_is_ever_passed_and_all_end_well(steps: list[tuple[str, int]], seats: int, slots: int) -> None:
+def test_no_bound_is_ever_passed_and_all_end_well(
+    steps: list[tuple[str, int]], seats: int, slots: int, guests: int
+) -> None:
     async def run() -> None:
-        terms = LaneTerms(slots=slots, small_slots=1, small_tokens=1_000, prefill_tokens=5_000, tenant_slots=3)
+        terms = LaneTerms(
+            slots=slots,
+            small_slots=1,
+            small_tokens=1_000,
+            guest_slots=guests,
+            prefill_tokens=5_000,
+            tenant_slots=3,
+        )
         room = Room(seats, terms)
         asked: list[asyncio.Task[Ticket[Seat]]] = []
 

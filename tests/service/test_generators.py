@@ -45,6 +45,7 @@ def test_pools_have_their_terms_from_the_settings(tmp_path: Path) -> None:
         "slots": 9,
         "small_slots": 2,
         "small_tokens": 500,
+        "guest_slots": 2,
         "prefill_tokens": 4000,
         "tenant_slots": 3,
         "queue": 8,

@@ -77,7 +77,8 @@ def test_the_calls_of_a_root_are_counted_on_every_route_and_named_in_the_audit(h
         assert response.status_code == 200, response.text
         records = events_of(house, response)
         assert [one["request"]["root"] for one in records] == [root["id"]] * 2
-        assert records[-1]["detail"]["branch"] == root["id"]
+        # In the intent as well, which is all that is left of a request whose process was killed.
+        assert [one["detail"]["branch"] for one in records] == [root["id"]] * 2
     response = ask(house, key, root["root"], path)
     assert response.status_code == 429
     if path != "/v1/chat/completions":

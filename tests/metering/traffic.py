@@ -14,17 +14,36 @@ from metering.meter import Meter
 from metering.prices import Basis, Price, PriceList
 
 SMALL, LARGE = "org/small", "org/large"
-PRICES = PriceList(
-    plan="test",
-    revision="2026-12",
-    hops={
-        "embed": Price(input_per_million=20_000),
-        "retrieve": Price(call=50),
-        "cache": Price(call=3, input_per_million=90_001, output_per_million=310_007),
-        "generate": Price(call=100, input_per_million=200_003, output_per_million=600_011),
-    },
-    models={LARGE: {"generate": Price(call=7, input_per_million=2_000_003, output_per_million=8_000_009)}},
-)
+Table = dict[str, tuple[int, int, int]]
+"""By hop, or by model for generation: microunits of a call, of a million tokens read, of a million written."""
+
+FIRST: Table = {
+    "embed": (0, 20_000, 0),
+    "retrieve": (50, 0, 0),
+    "cache": (3, 90_001, 310_007),
+    SMALL: (100, 200_003, 600_011),
+    LARGE: (7, 2_000_003, 8_000_009),
+}
+SECOND: Table = {
+    "embed": (1, 17_777, 0),
+    "retrieve": (0, 0, 0),
+    "cache": (0, 45_003, 150_001),
+    SMALL: (90, 190_007, 650_003),
+    LARGE: (11, 1_500_001, 9_000_017),
+}
+
+
+def price_list(table: Table, revision: str) -> PriceList:
+    prices = {name: Price(*numbers) for name, numbers in table.items()}
+    return PriceList(
+        plan="test",
+        revision=revision,
+        hops={"generate": prices[SMALL], **{name: prices[name] for name in ("embed", "retrieve", "cache")}},  # type: ignore[dict-item]
+        models={LARGE: {"generate": prices[LARGE]}},
+    )
+
+
+PRICES = price_list(FIRST, "2026-12")
 FEATURES = ("chat", "mail", None)
 
 
@@ -41,6 +60,8 @@ class Day:
     by_feature: Counter[str] = field(default_factory=Counter)
     by_hop: Counter[str] = field(default_factory=Counter)
     generation: list[tuple[int, int, int]] = field(default_factory=list)
+    events: dict[str, tuple[str, str, int]] = field(default_factory=dict)
+    """By id: feature, hop, microunits."""
 
 
 def rounded(amount: Fraction) -> int:
@@ -52,15 +73,16 @@ def cost_of(call: int, input_price: int, output_price: int, tokens: tuple[int, i
     return call + rounded(Fraction(tokens[0] * input_price + tokens[1] * output_price, 1_000_000))
 
 
-def a_day(requests: int, basis: Basis, seed: int = 7) -> Day:
+def a_day(requests: int, basis: Basis, seed: int = 7, *, table: Table = FIRST, prices: PriceList = PRICES) -> Day:
     """`requests` questions: hits, misses, streams that were cut, and intents without an outcome (a killed process)."""
     chosen, day = random.Random(seed), Day()
     for _ in range(requests):
         feature = chosen.choice(FEATURES)
-        meter = Meter(PRICES, basis)
+        meter = Meter(prices, basis)
         actor = Actor(kind="user", ref=f"u_{chosen.randrange(5):032x}")
         request = Request(id=secrets.token_hex(16))
-        for hop, cost in _hops(chosen, meter, basis, day):
+        for number, (hop, cost) in enumerate(_hops(chosen, meter, basis, day, table)):
+            day.events[f"{request.id}.{number}.{hop}"] = (feature or "unattributed", hop, cost)
             day.microunits += cost
             day.by_feature[feature or "unattributed"] += cost
             day.by_hop[hop] += cost
@@ -74,7 +96,7 @@ def a_day(requests: int, basis: Basis, seed: int = 7) -> Day:
     return day
 
 
-def _hops(chosen: random.Random, meter: Meter, basis: Basis, day: Day) -> Iterator[tuple[str, int]]:
+def _hops(chosen: random.Random, meter: Meter, basis: Basis, day: Day, table: Table) -> Iterator[tuple[str, int]]:
     model = chosen.choice((SMALL, LARGE))
     with meter.hop("embed") as use:
         question = chosen.randrange(1, 60)
@@ -82,23 +104,23 @@ def _hops(chosen: random.Random, meter: Meter, basis: Basis, day: Day) -> Iterat
         use.used(question)
     day.computed += question
     day.served += question
-    yield "embed", cost_of(0, 20_000, 0, (question, 0))
+    yield "embed", cost_of(*table["embed"], (question, 0))
     tokens = chosen.randrange(1, 30_000), chosen.randrange(1, 900)
-    generating = (7, 2_000_003, 8_000_009) if model == LARGE else (100, 200_003, 600_011)
+    generating = table[model]
     if chosen.random() < 0.3:
         with meter.hop("cache") as use:
             use.by(model)
             use.saved(*tokens)
         day.served += sum(tokens)
         day.saved += cost_of(*generating, tokens)
-        yield "cache", cost_of(3, 90_001, 310_007, tokens if basis == "logical" else (0, 0))
+        yield "cache", cost_of(*table["cache"], tokens if basis == "logical" else (0, 0))
         return
     with meter.hop("cache"):
         pass
-    yield "cache", 3
+    yield "cache", table["cache"][0]
     with meter.hop("retrieve"):
         pass
-    yield "retrieve", 50
+    yield "retrieve", table["retrieve"][0]
     cached = chosen.choice((0, 0, chosen.randrange(tokens[0] + 1)))
     cut = chosen.random() < 0.1
     with meter.hop("generate") as use:

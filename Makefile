@@ -93,7 +93,7 @@ mutations: $(STAMP) ## break each guard of isolation and see the oracle fail
 .PHONY: bench
 bench: $(STAMP) ## all benchmarks; DATA names the folder of public data
 	$(BIN)/pip install -q -c constraints.txt -e ".[$(FAISS),dev,bench]"
-	for name in audit batch_neighbours cache_speed cache_timing generation recall search tenants; do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
+	for name in admission audit batch_neighbours cache_speed cache_timing generation recall search tenants; do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 	for name in path ingest guards cache_replay abstention embed_dtype retrieval_quality policies parallel_tenants; do \
 	  echo "== $$name"; $(BIN)/python -m benchmarks.$$name --data $(DATA) || exit 1; done
 

@@ -125,7 +125,7 @@ def _copy(target: Path) -> None:
     ).stdout
     for name in filter(None, listed.split("\0")):
         source = ROOT / name
-        if source.is_file() and source.suffix in {".py", ".toml", ".md", ".txt", ".json", ".gz", ""}:
+        if source.is_file() and source.suffix in {".py", ".toml", ".md", ".txt", ".json", ".lua", ".gz", ""}:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target / name)
 

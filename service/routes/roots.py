@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 from litestar import Request, Router, post
@@ -21,8 +21,12 @@ from service.charging import ADMITS
 from service.openapi import PROBLEMS
 from service.operation import operation
 from service.wiring import Services
-from tenancy.errors import InvalidInput
-from tenancy.identity import Role
+from tenancy.errors import Forbidden, InvalidInput
+from tenancy.identity import Principal, Role
+from tenancy.tenant import TenantHandle
+
+_BILL: Final = frozenset({Role.ADMIN, Role.AUDITOR})
+"""Who reads what each answer cost."""
 
 EXAMPLES = [
     Example(
@@ -67,6 +71,8 @@ def router(services: Services) -> Router:
         async with operation(services.control, request, "root.mint", Role.READER, tenant=data.tenant) as trail:
             given = _parent(data.parent, signed_root)
             tenant = await services.workers.run(path.tenants.open, principal)
+            if data.money is not None:
+                _require_sight_of_bill(principal, tenant)
             parent = None if given is None else root_of(tenant, principal, given)
             root = minted(_terms(data, now, settings.deadline_s, settings.longest_s), parent)
             trail.belongs(root.tree)
@@ -95,6 +101,18 @@ def _parent(field: str | None, header: str | None) -> str | None:
     if field is not None and header is not None and field != header:
         raise InvalidInput("a root has one parent", item="parent", remedy="leave out the field, or the header")
     return header if field is None else field
+
+
+def _require_sight_of_bill(principal: Principal, tenant: TenantHandle) -> None:
+    """Where computed tokens are charged, a budget that its asker chose to the microunit tells what an answer cost, and
+    so whether an engine had the prompt in its memory: only who may read that anyway chooses one. Raises `Forbidden`.
+    """
+    if tenant.contract.usage.tokens == "actual" and not _BILL & principal.roles:
+        raise Forbidden(
+            "the tenant pays for computed tokens, so that a budget of money needs the role admin or auditor",
+            item="money",
+            remedy="bound `tokens`, or draw from a root of yours that was minted with such a key",
+        )
 
 
 def _terms(data: RootRequest, now: float, usual: float, longest: float) -> Terms:

@@ -15,6 +15,7 @@ from admission.limits import Amounts
 from admission.roots import DEEPEST, ID_PREFIX, PREFIX
 from admission.scopes import root_scope
 from retrieval import roots as rooted
+from tenancy.billing import UsageTerms
 from tenancy.contract import Contract
 from tenancy.identity import Role
 from tenancy.limits import TenantLimits
@@ -92,7 +93,7 @@ def test_the_calls_of_a_root_are_counted_on_every_route_and_named_in_the_audit(h
 
 
 def test_tokens_and_money_of_a_root_are_those_of_its_answers(house: House) -> None:
-    key = house.key("acme", "ana")
+    key = house.key("acme", "ana", Role.READER, Role.ADMIN)
     root = mint(house, key, tokens=100_000, money=10**9)
     body = ask(house, key, root["root"]).json()
     tokens = body["usage"]["input_tokens"] + body["usage"]["output_tokens"]
@@ -277,7 +278,9 @@ def test_where_a_root_is_required_a_request_without_one_is_refused(folder: Path)
 
 
 def test_minting_is_on_record_and_needs_the_role_of_a_reader(house: House) -> None:
-    response = house.post("/v1/roots", house.key("acme", "ana"), {"calls": 5, "money": 7, "deadline": 60})
+    response = house.post(
+        "/v1/roots", house.key("acme", "ana", Role.READER, Role.AUDITOR), {"calls": 5, "money": 7, "deadline": 60}
+    )
     root = response.json()
     records = events_of(house, response)
     assert [one["phase"] for one in records] == ["intent", "outcome"]
@@ -288,6 +291,17 @@ def test_minting_is_on_record_and_needs_the_role_of_a_reader(house: House) -> No
     assert records[0]["request"]["root"] == root["tree"] == root["id"]
     assert root["root"] not in json.dumps(house.events("acme"))
     problem(house.post("/v1/roots", house.key("acme", "lo", Role.INGEST), {}), 403, "forbidden")
+
+
+def test_what_an_answer_cost_is_no_threshold_that_its_asker_may_choose(house: House) -> None:
+    """Where computed tokens are charged, the cost of an answer says whether an engine had its prompt in memory."""
+    reader, admin = house.key("acme", "ana"), house.key("acme", "ana", Role.READER, Role.ADMIN)
+    assert problem(house.post("/v1/roots", reader, {"money": 5_000}), 403, "forbidden")["item"] == "money"
+    parent = mint(house, admin, money=10**9)
+    assert mint(house, reader, parent["root"], calls=1)["money"] == 10**9
+    problem(house.post("/v1/roots", reader, {"money": 5_000, "parent": parent["root"]}), 403, "forbidden")
+    house.services.control.tenants.set_contract("acme", Contract(usage=UsageTerms(tokens="logical")))
+    assert mint(house, reader, money=5_000)["money"] == 5_000
 
 
 @pytest.mark.parametrize(
@@ -340,7 +354,7 @@ def test_a_restart_gives_no_root_its_budget_back(folder: Path) -> None:
     house = opened(folder)
     with house.client:
         house.put("acme", "notice.md", "The notice period is three months.", allow=["tenant"])
-        key = house.key("acme", "ana")
+        key = house.key("acme", "ana", Role.READER, Role.ADMIN)
         root = mint(house, key, calls=4, tokens=10**6, money=10**9)
         child = mint(house, key, root["root"], calls=3)
         assert ask(house, key, root["root"]).status_code == 200

@@ -9,7 +9,9 @@ does meets all alike: no admission; 10 tenants, and 1,000, with four bounds of e
 10 users, and each arm's tenants ask in turn, 64 questions being in flight meanwhile. `piece` is what a stream adds for
 each piece of text that it reports. `wall` is what a question waits for, `cpu` without what others took of the machine.
 
-Then the counters alone, through their port: `take`, `settle` and `leave` of one lease over a user and a tenant.
+Then the counters alone, through their port: `take`, `settle` and `leave` of one lease over a user and a tenant, in
+memory and at a real Redis on this machine, beside a bare round trip to it (`PING`); and leases a second at Redis with
+64 requests at one time. `cpu_a_call` are microseconds that either side works for a call, whatever else the machine does.
 """
 
 from __future__ import annotations
@@ -49,6 +51,8 @@ ARMS = {
 }
 MOST_TENANTS = 1_000
 COUNTERS: dict[str, Callable[[], Counters]] = {"memory": LocalCounters}
+AT_REDIS = 1 / 4
+"""Share of the rounds that are asked of Redis, which takes longer."""
 
 
 @dataclass
@@ -191,7 +195,64 @@ async def port(counters: Counters, rounds: int, tenants: int = 100) -> dict[str,
         for name, (before, after) in zip(times, itertools.pairwise(moments), strict=False):
             times[name].append(after - before)
         times["take_and_settle"].append(moments[2] - moments[0])
+    await counters.aclose()
     return {name: microseconds(values) for name, values in times.items()}
+
+
+def cpu_of(client: Any) -> float:
+    """Seconds that the server's own thread has worked."""
+    found = client.info("cpu")
+    return float(found["used_cpu_user_main_thread"] + found["used_cpu_sys_main_thread"])
+
+
+def at_redis(rounds: int) -> dict[str, Any]:
+    from admission.redis import RedisCounters
+    from admission.redis_link import Link
+    from tenancy.redis_settings import RedisSettings
+    from tests.support.redis_server import RedisServer
+
+    async def crowd(each: int) -> float:
+        """Leases a second of `IN_FLIGHT` clients that ask without a pause."""
+        counters = counters_at_redis()
+
+        async def client(number: int) -> None:
+            draws = (Draw(user_scope("crowd", f"u{number}"), EACH), Draw(tenant_scope("crowd"), EACH))
+            for turn in range(each):
+                ask = Ask(f"{number:016x}{turn:016x}", "crowd", draws, Amounts(1, 1_000, 256, 5_304), 30.0)
+                await counters.take(ask)
+                await counters.settle(ask.lease, Amounts(0, 800, 120, 3_480))
+                await counters.leave(ask.lease)
+
+        begun = time.perf_counter()
+        await asyncio.gather(*(client(number) for number in range(IN_FLIGHT)))
+        took = time.perf_counter() - begun
+        await counters.aclose()
+        return each * IN_FLIGHT / took
+
+    def counters_at_redis() -> RedisCounters:
+        settings = RedisSettings(url=server.url, password_file=str(server.password_file), timeout_s=10)
+        return RedisCounters(Link(settings))
+
+    with tempfile.TemporaryDirectory(prefix="strongroom-admission-") as folder:
+        server = RedisServer(Path(folder) / "redis", persistent=False)
+        server.start()
+        try:
+            with server.client() as client:
+                ours, its = time.process_time(), cpu_of(client)
+                found: dict[str, Any] = dict(asyncio.run(port(counters_at_redis(), rounds)))
+                ours, its = time.process_time() - ours, cpu_of(client) - its
+            found["cpu_a_call"] = {"client": round(ours / rounds / 3 * 1e6), "server": round(its / rounds / 3 * 1e6)}
+            pings = []
+            with server.client() as client:
+                for _ in range(rounds):
+                    begun = time.perf_counter_ns()
+                    client.ping()
+                    pings.append(time.perf_counter_ns() - begun)
+            found["ping"] = microseconds(pings)
+            found["leases_per_s_of_64"] = round(asyncio.run(crowd(max(10, rounds // 100))))
+        finally:
+            server.kill()
+    return found
 
 
 def microseconds(nanoseconds: Sequence[float]) -> dict[str, float]:
@@ -211,6 +272,7 @@ def main() -> None:
     for name, values in found.items():
         print(f"{name:25} {values}", flush=True)
     found["port_us"] = ports = {name: asyncio.run(port(opened(), rounds)) for name, opened in COUNTERS.items()}
+    ports["redis"] = at_redis(max(500, int(rounds * AT_REDIS)))
     for name, values in ports.items():
         print(f"{'port, ' + name:25} {values}", flush=True)
     print(json.dumps(found))

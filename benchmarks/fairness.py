@@ -1,6 +1,7 @@
 """Who is served how much, and who waits how long, when tenants compete for one replica; the last line is JSON.
 
     python -m benchmarks.fairness [--quick] [--seconds 120] [--scenario NAME]... [--assumed]
+    python -m benchmarks.fairness --fit [--scenario NAME]...
     python -m benchmarks.fairness --record [--seconds 45] [--scenario noisy] [--scenario long]
 
 The pool's own waiting room (`generation.lanes`) in three orders: first come first served, round robin over users, and
@@ -45,7 +46,8 @@ from generation.lanes import LaneTerms
 from tests.support.sglang_server import running_server
 
 RECORDINGS = Path(__file__).parent / "recordings"
-FITTED_TO = ("noisy alone", "noisy, first come", "long, first come")
+COSTS = RECORDINGS / "costs.json"
+FITTED_TO = ("noisy alone", "noisy, first come", "long alone", "long, first come")
 TERMS = LaneTerms(slots=16, small_slots=2, small_tokens=1_000, guest_slots=4, prefill_tokens=1_024)
 REAL_TERMS = LaneTerms(slots=8, small_slots=2, small_tokens=1_000, guest_slots=2, prefill_tokens=1_024)
 REAL_ORDERS = ("first come", "round robin", "ours")
@@ -87,7 +89,7 @@ def returning(rate: float, seconds: float) -> list[Asked]:
 
 
 def weights(rate: float, seconds: float) -> list[Asked]:
-    found = []
+    found: list[Asked] = []
     for weight in (1, 2, 4):
         found += stream(10 + weight, Party(f"weight {weight}", "u", float(weight)), rate / 2, seconds, 600, 60)
     return found
@@ -188,10 +190,13 @@ def recorded(scenarios: list[str], rate: float, seconds: float) -> dict[str, Any
     return found
 
 
-def fit(recordings: dict[str, Recording]) -> tuple[Costs, dict[str, Any]]:
+def fit(recordings: dict[str, Recording], *, anew: bool) -> tuple[Costs, dict[str, Any]]:
     """Costs, and how far the model with them is from each recording."""
-    costs = fitted([recordings[name] for name in FITTED_TO])
-    print(f"fitted to {', '.join(FITTED_TO)}: {_milliseconds(costs)}", flush=True)
+    if anew:
+        found_costs = fitted([recordings[name] for name in FITTED_TO])
+        COSTS.write_text(json.dumps(asdict(found_costs)) + "\n", encoding="utf-8")
+    costs = Costs(**json.loads(COSTS.read_text(encoding="utf-8")))
+    print(f"fitted to {'; '.join(FITTED_TO)}: {_milliseconds(costs)}", flush=True)
     found: dict[str, Any] = {"costs": asdict(costs), "recordings": {}}
     for name, recording in recordings.items():
         speed, own = paced(recording, costs)
@@ -225,6 +230,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, help="requests of the noisy tenant a second")
     parser.add_argument("--scenario", action="append", choices=list(SCENARIOS))
     parser.add_argument("--record", action="store_true", help="on a real server; its load is this machine's")
+    parser.add_argument("--fit", action="store_true", help="fit the costs anew: minutes")
     parser.add_argument("--assumed", action="store_true", help="costs that nobody measured")
     for name in ("slots", "small_slots", "guest_slots", "prefill_tokens", "tenant_slots"):
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=getattr(TERMS, name))
@@ -246,7 +252,7 @@ def main() -> None:
     costs = Costs()
     if not (chosen.assumed or chosen.quick):
         found = [Recording.read(path) for path in sorted(RECORDINGS.glob("fairness-*.json"))]
-        costs, result["fit"] = fit({recording.scenario: recording for recording in found})
+        costs, result["fit"] = fit({recording.scenario: recording for recording in found}, anew=chosen.fit)
     result["costs"] = asdict(costs)
     for scenario in chosen.scenario or SCENARIOS:
         result[scenario] = simulated(scenario, costs, chosen.rate or 25.0, seconds, terms)

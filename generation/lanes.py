@@ -35,10 +35,10 @@ Visit = Literal["allowed", "passing", "refused"]
 class LaneTerms:
     """Of each replica: `slots` requests at one time, `small_slots` of them kept for prompts of less than
     `small_tokens`, and `guest_slots` for guests; `prefill_tokens` are read at one time, more only for a single larger
-    prompt, and for a small one of each guest. Of the whole pool: `tenant_slots` requests of
-    one tenant (`None`: no bound), `queue` requests that wait. A client that waited for `patience_s` is overtaken by no
-    newcomer. A small prompt passes a large one that waits, and a guest another, while its client's service is at most
-    `lead` tokens over that of the other's.
+    prompt, and for a small one of each guest. Of the whole pool: `tenant_slots` requests of one tenant (`None`: no
+    bound), `queue` requests that wait. A client that waited for `patience_s` is overtaken by no newcomer. A small
+    prompt passes a large one that waits while its client's service is at most `lead` tokens over that of the other's,
+    and a guest another request while it is at most `small_tokens` over.
     """
 
     slots: int = 32
@@ -229,11 +229,12 @@ class Lanes(Generic[S]):
         stopped: dict[bool, Place[_Ask[S]]] = {}
         for place in self.fair.heads():
             ask, large, ahead = place.item, stopped.get(False), stopped.get(place.item.small)
-            if self._is_far_ahead(place, ahead) or (ask.small and self._is_far_ahead(place, large)):
+            if ask.small and large is not None and self.fair.lead(place, large) > self.terms.lead:
                 continue
-            visit: Visit = "passing" if ahead is not None else "allowed"
-            if any(self._is_far_ahead(place, one) for one in stopped.values()):
-                visit = "refused"
+            guest = all(self.fair.lead(place, one) <= self.terms.small_tokens for one in stopped.values())
+            if ahead is not None and not guest:
+                continue
+            visit: Visit = "refused" if not guest else "allowed" if ahead is None else "passing"
             seat = self._seat_for(ask, visit, kept_only=ask.small and large is not None)
             if seat is not None:
                 return ask, seat
@@ -241,9 +242,6 @@ class Lanes(Generic[S]):
             if len(stopped) == 2 and not self.terms.guest_slots:
                 return None
         return None
-
-    def _is_far_ahead(self, place: Place[_Ask[S]], of: Place[_Ask[S]] | None) -> bool:
-        return of is not None and self.fair.lead(place, of) > self.terms.lead
 
     def _turn_away(self) -> None:
         """Where too many wait, the newest request of whoever has most of them gives way."""

@@ -226,7 +226,7 @@ def _terms(name: str, pool: PoolSettings) -> PoolTerms:
             slots=pool.slots,
             small_slots=pool.small_slots,
             small_tokens=pool.small_tokens,
-            guest_slots=0 if pool.dedicated_to else min(pool.guest_slots, pool.slots // 4),
+            guest_slots=0 if pool.dedicated_to else int(pool.guest_share * pool.slots),
             prefill_tokens=pool.prefill_tokens,
             tenant_slots=pool.tenant_slots or None,
             queue=pool.queue,

@@ -73,11 +73,10 @@ class PoolSettings(Section, frozen=True):
 
     `dedicated_to` is the name of the one tenant that it serves; `trust` is then "dedicated" where none is given, else
     "shared". `answers_as` is the model's name in answers where it is not `model`. Of each replica: `slots` requests at
-    one time, `small_slots` of them kept for prompts of less than `small_tokens` and `guest_slots` (a quarter at most)
-    for tenants with less than their part, and `prefill_tokens` of prompts whose first token has not come. Of the pool:
+    one time, `small_slots` of them kept for prompts of less than `small_tokens` and a `guest_share` of them for
+    tenants with less than their part, and `prefill_tokens` of prompts whose first token has not come. Of the pool:
     `tenant_slots` requests of one tenant (0: no bound), `queue` that wait; `context_length` is the model's, in tokens
-    (0: not known). `kv_isolation` is that of all pools where it is empty; it is shown again every
-    `prove_s` seconds.
+    (0: not known). `kv_isolation` is that of all pools where it is empty; it is shown again every `prove_s` seconds.
 
     Tenants' adapters: `max_adapters` loaded at one time on each replica (0: the pool takes none), of rank
     `max_adapter_rank` at most, for `adapter_modules`; `adapter_bases` are what their makers may call the model, where
@@ -101,7 +100,7 @@ class PoolSettings(Section, frozen=True):
     slots: Positive = 32
     small_slots: Positive = 1
     small_tokens: Positive = 1_000
-    guest_slots: Count = 4
+    guest_share: Annotated[float, msgspec.Meta(ge=0, le=0.75)] = 0.25
     prefill_tokens: Positive = 16_384
     tenant_slots: Count = 0
     queue: Count = 256

@@ -45,14 +45,15 @@ def test_pools_have_their_terms_from_the_settings(tmp_path: Path) -> None:
         "slots": 9,
         "small_slots": 2,
         "small_tokens": 500,
-        "guest_slots": 2,
         "prefill_tokens": 4000,
         "tenant_slots": 3,
         "queue": 8,
     }
     chosen = settings(
         {
-            "main": server(A, B, api_key_file=str(tmp_path / "key"), first_token_s=3, stall_s=4, **lanes),
+            "main": server(
+                A, B, api_key_file=str(tmp_path / "key"), first_token_s=3, stall_s=4, guest_share=0.25, **lanes
+            ),
             "own": server(C, dedicated_to="acme"),
             "copy": {"kind": "extractive"},
         }
@@ -60,7 +61,8 @@ def test_pools_have_their_terms_from_the_settings(tmp_path: Path) -> None:
     routes = build_routes(chosen.generation)
     pools = {pool.name: pool for pool in routes.pools}
     assert set(routes.deployment.table.entries) == {"main", "own", "copy"}, "no pool but those that are configured"
-    assert pools["main"].terms.lanes == LaneTerms(**lanes)
+    assert pools["main"].terms.lanes == LaneTerms(guest_slots=2, **lanes)
+    assert pools["own"].terms.lanes.guest_slots == 0, "of a pool for one tenant nothing is kept for others"
     first, second = pools["main"].replicas
     assert (first.endpoint.base_url, second.endpoint.base_url, first.endpoint.api_key) == (A, B, "secret")
     assert (first.patience.first_token_s, first.patience.stall_s) == (3, 4)

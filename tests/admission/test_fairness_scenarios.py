@@ -1,0 +1,60 @@
+"""The scenarios of `benchmarks.fairness` in short: what the order and the slots for guests are for, and their price."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from benchmarks.fairness import ALONE, RECORDINGS, SCENARIOS, TERMS, measured, only
+from benchmarks.fairness_engine import ORDERS, Costs
+from benchmarks.fairness_recorded import Recording, answered
+from generation.lanes import LaneTerms
+
+COSTS = Costs(read_step=0.03, read=0.0001, write_step=0.012, write=0.0005, way=0.03)
+"""Near those of the recorded server."""
+RATE, SECONDS = 50.0, 40.0
+
+
+def run(scenario: str, order: str, *, alone: bool = False, terms: LaneTerms = TERMS) -> Any:
+    asked = SCENARIOS[scenario](RATE, SECONDS)
+    return measured(scenario, order, only(asked, ALONE[scenario]) if alone else asked, COSTS, SECONDS, terms)
+
+
+def test_a_noisy_neighbour_is_hardly_noticed_before_the_first_token() -> None:
+    alone = run("noisy", "ours", alone=True)["clients"]["quiet/u"]
+    found = {order: run("noisy", order) for order in ORDERS}
+    quiet = {order: of["clients"]["quiet/u"] for order, of in found.items()}
+    assert quiet["ours"]["wait"]["p50"] == 0
+    assert quiet["ours"]["wait"]["p99"] < quiet["ours without guest slots"]["wait"]["p99"] / 2
+    assert quiet["ours"]["first"]["p99"] < 2.2 * alone["first"]["p99"]
+    assert quiet["first come"]["first"]["p99"] > 20 * alone["first"]["p99"]
+    assert all(of["busy"] > 0.97 for of in found.values()), "the engine never idles while somebody waits"
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_service_keeps_to_the_bound_also_with_slots_for_guests(scenario: str) -> None:
+    assert run(scenario, "ours")["gap"] <= 1
+
+
+def test_service_is_by_weight_where_all_wait() -> None:
+    shares = {who: of["share"] for who, of in run("weights", "ours")["clients"].items()}
+    assert shares["weight 4/u"] / shares["weight 1/u"] == pytest.approx(4, rel=0.1)
+    assert shares["weight 2/u"] / shares["weight 1/u"] == pytest.approx(2, rel=0.1)
+
+
+def test_slots_for_guests_cost_a_tenant_alone_no_more_than_its_part_of_the_batch() -> None:
+    asked = only(SCENARIOS["noisy"](RATE, SECONDS), "noisy")
+    given = {
+        slots: measured("noisy", "ours", asked_again, COSTS, SECONDS, replace(TERMS, guest_slots=slots))
+        for slots, asked_again in ((0, asked), (4, only(SCENARIOS["noisy"](RATE, SECONDS), "noisy")))
+    }
+    answers = {slots: of["clients"]["noisy/u"]["answered"] for slots, of in given.items()}
+    assert answers[4] > 0.8 * answers[0]
+
+
+def test_recordings_of_the_real_server_can_be_read() -> None:
+    found = [Recording.read(path) for path in sorted(RECORDINGS.glob("fairness-*.json"))]
+    assert {recording.order for recording in found} >= {"first come", "round robin", "ours"}
+    assert all(answered(recording.asked) for recording in found)

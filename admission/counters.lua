@@ -5,13 +5,13 @@
 -- and then writes, so that nothing is half done where it fails. A take names the epoch that its server knows: where it
 -- is another, all that was kept here was lost, and the server says first what months have cost.
 --
--- A scope's key holds f: what is in flight, h: what is held, w: the window's steps, m: the month (label, money, shares
--- told), l: the life (end, amounts). Amounts are requests, input, output, money; the fifth measure, tokens, is input
+-- A scope's key holds f: what is in flight, h: what is held, w: the window's steps, t: their sum, m: the month (label,
+-- money, shares told), l: the life (end, amounts). Amounts are requests, input, output, money; the fifth measure, tokens, is input
 -- plus output. A part of a lease is {key, kind, id, tenant, until, money a month, soft share, has a budget, rules}, a
 -- rule {name, measure, span, limit}; what is not there is false. admission/tally.py and local.py say it in Python.
 
 local step, P, given, data = ARGV[1], ARGV[2], ARGV[3], cmsgpack.unpack(ARGV[4])
-local WINDOW, BUSY, KEPT = 60, 1, 86400
+local WINDOW, STEP, BUSY, KEPT = 60, 40, 1, 86400
 local floor, max, min = math.floor, math.max, math.min
 local now = tonumber(given)
 if not now then
@@ -51,19 +51,26 @@ local function any(v)
   return v[1] ~= 0 or v[2] ~= 0 or v[3] ~= 0 or v[4] ~= 0
 end
 
+-- A step of a window: its second and what happened in it, five numbers of eight bytes.
+local function step_at(w, place)
+  local second, a, b, c, d = struct.unpack('>ddddd', w, place)
+  return second, {a, b, c, d}
+end
+
 local loaded, changed = {}, {}
 local function counts(key)
   local own = loaded[key]
   if own then return own end
   local raw = redis.call('GET', P .. 's:' .. key)
-  own = raw and cmsgpack.unpack(raw) or {f = {0, 0, 0, 0}, h = {0, 0, 0, 0}, w = {}}
-  local w, first = own.w, 1
-  while w[first] and w[first] + 1 + WINDOW <= now do first = first + 5 end
-  if first > 1 then own.w = {unpack(w, first)} end
-  own.t = {0, 0, 0, 0}
-  for s = 1, #own.w, 5 do
-    for n = 1, 4 do own.t[n] = own.t[n] + own.w[s + n] end
+  own = raw and cmsgpack.unpack(raw) or {f = {0, 0, 0, 0}, h = {0, 0, 0, 0}, t = {0, 0, 0, 0}, w = ''}
+  local first = 1
+  while first < #own.w do
+    local second, amounts = step_at(own.w, first)
+    if second + 1 + WINDOW > now then break end
+    add(own.t, amounts, -1)
+    first = first + STEP
   end
+  if first > 1 then own.w = own.w:sub(first) end
   if own.m and own.m[1] ~= MONTH then own.m = nil end
   if own.l and own.l[1] and own.l[1] <= now then own.l = nil end
   loaded[key] = own
@@ -73,8 +80,7 @@ end
 local function save()
   for key in pairs(changed) do
     local own, name = loaded[key], P .. 's:' .. key
-    own.t = nil
-    local lasts = #own.w > 0 and own.w[#own.w - 4] + 2 + WINDOW or 0
+    local lasts = #own.w > 0 and step_at(own.w, #own.w - STEP + 1) + 2 + WINDOW or 0
     if own.m then lasts = max(lasts, MONTH_END) end
     if own.l then lasts = max(lasts, own.l[1] or math.huge) end
     if any(own.f) or any(own.h) or lasts == math.huge then
@@ -89,11 +95,15 @@ end
 
 local function into_window(own, amounts)
   if not any(amounts) then return end
-  local w, second = own.w, floor(now)
-  if #w == 0 or w[#w - 4] < second then
-    for _, value in ipairs({second, 0, 0, 0, 0}) do w[#w + 1] = value end
+  local second, total, last = floor(now), {0, 0, 0, 0}, #own.w - STEP
+  if last >= 0 then
+    local newest, so_far = step_at(own.w, last + 1)
+    if newest >= second then
+      second, total, own.w = newest, so_far, own.w:sub(1, last)
+    end
   end
-  for n = 1, 4 do w[#w - 4 + n] = w[#w - 4 + n] + amounts[n] end
+  add(total, amounts, 1)
+  own.w = own.w .. struct.pack('>ddddd', second, unpack(total))
   add(own.t, amounts, 1)
 end
 local function book(own, amounts, recent)
@@ -116,10 +126,11 @@ local function used(own, rule)
   return (own.l and of({own.l[2], own.l[3], own.l[4], own.l[5]}, index) or 0) + of(own.h, index)
 end
 local function window_wait(own, index, needed)
-  local freed, w = 0, own.w
-  for s = 1, #w, 5 do
-    freed = freed + of({w[s + 1], w[s + 2], w[s + 3], w[s + 4]}, index)
-    if freed >= needed then return w[s] + 1 + WINDOW - now end
+  local freed = 0
+  for place = 1, #own.w, STEP do
+    local second, amounts = step_at(own.w, place)
+    freed = freed + of(amounts, index)
+    if freed >= needed then return second + 1 + WINDOW - now end
   end
   return WINDOW
 end
@@ -200,10 +211,12 @@ local function crossings(part, own, crossed)
   if not limit or not own.m then return end
   local soft = part[7] or 1
   for _, share in ipairs(soft < 1 and {soft, 1} or {1}) do
-    local name = string.format('%.17g:%.17g', share, limit)
-    if own.m[2] >= share * limit and not own.m[3][name] then
-      own.m[3][name] = true
-      crossed[#crossed + 1] = {part[2], part[3], part[4], share, limit, own.m[2], MONTH}
+    if own.m[2] >= share * limit then
+      local name = string.format('%.17g:%.17g', share, limit)
+      if not own.m[3][name] then
+        own.m[3][name] = true
+        crossed[#crossed + 1] = {part[2], part[3], part[4], share, limit, own.m[2], MONTH}
+      end
     end
   end
 end

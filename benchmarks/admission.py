@@ -11,7 +11,7 @@ each piece of text that it reports. `wall` is what a question waits for, `cpu` w
 
 Then the counters alone, through their port: `take`, `settle` and `leave` of one lease over a user and a tenant, in
 memory and at a real Redis on this machine, beside a bare round trip to it (`PING`); and leases a second at Redis with
-64 requests at one time. `cpu_a_call` are microseconds that either side works for a call, whatever else the machine does.
+64 requests at one time. `cpu_a_call` are microseconds that either side works for a call, busy machine or not.
 """
 
 from __future__ import annotations

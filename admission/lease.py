@@ -109,6 +109,11 @@ class Lease:
         instant = time.monotonic() + seconds
         return instant if self.deadline is None else min(instant, self.deadline)
 
+    @property
+    def left_s(self) -> float | None:
+        """Seconds to the request's deadline, if it has one."""
+        return None if self.deadline is None else self.deadline - time.monotonic()
+
     async def renew(self) -> None:
         """A sign of life, with what was used so far."""
         if not self._settled:

@@ -60,8 +60,8 @@ class Flights:
         return len(self._flights)
 
     @asynccontextmanager
-    async def turn(self, tenant: TenantHandle, asked: Asked) -> AsyncIterator[Turn]:
-        """Wait for one's turn at this question. Enter after a miss; a FOLLOWER looks up again.
+    async def turn(self, tenant: TenantHandle, asked: Asked, longest_s: float | None = None) -> AsyncIterator[Turn]:
+        """Wait for one's turn at this question, for `longest_s` seconds. Enter after a miss; a FOLLOWER looks up again.
 
         Leaving the block by an exception or a cancellation hands a leader's part to the next in line.
         """
@@ -71,7 +71,8 @@ class Flights:
             flight = self._flights[key] = _Flight()
             role = Role.LEADER
         else:
-            role = await self._wait(key, flight)
+            patience = self._patience if longest_s is None else max(0.0, min(self._patience, longest_s))
+            role = await self._wait(key, flight, patience)
         turn = Turn(role)
         if role is not Role.LEADER:
             yield turn
@@ -83,11 +84,11 @@ class Flights:
             raise
         self._release(key, flight, Role.FOLLOWER if turn.was_stored else Role.ALONE)
 
-    async def _wait(self, key: tuple[str, bytes, bytes], flight: _Flight) -> Role:
+    async def _wait(self, key: tuple[str, bytes, bytes], flight: _Flight, patience: float) -> Role:
         future: asyncio.Future[Role] = asyncio.get_running_loop().create_future()
         flight.waiting.append(future)
         try:
-            await asyncio.wait((future,), timeout=self._patience)
+            await asyncio.wait((future,), timeout=patience)
         except asyncio.CancelledError:
             # Cancelled in the very moment of being made leader: the part must not be lost.
             if future.done() and future.result() is Role.LEADER:

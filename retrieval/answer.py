@@ -55,7 +55,7 @@ async def answer(path: AnswerPath, principal: Principal, question: Question) -> 
                 yield Done(served)
                 return
             shares = plan.cache_mode is Mode.DEFAULT and asked.reach is not Reach.NONE
-            flight = path.flights.turn(tenant, asked) if shares else nullcontext(Turn(Flight.ALONE))
+            flight = path.flights.turn(tenant, asked, lease.left_s) if shares else nullcontext(Turn(Flight.ALONE))
             async with flight as turn:
                 if turn.role is Flight.FOLLOWER:
                     asked, found = await cached.exact_hit(asking)

@@ -29,7 +29,7 @@ from retrieval.search import Passages
 
 async def exact_hit(asking: steps.Asking) -> tuple[Asked, Hit | Miss]:
     with asking.hop("cache"):
-        return await asking.path.workers.run(
+        return await asking.in_time(
             look_up_exact, asking.path, asking.embedder, asking.principal, asking.tenant, asking.plan
         )
 
@@ -37,7 +37,7 @@ async def exact_hit(asking: steps.Asking) -> tuple[Asked, Hit | Miss]:
 async def semantic_hit(asking: steps.Asking, asked: Asked, vector: steps.AskedVector, before: Miss) -> Hit | Miss:
     """`before` is the exact miss: where an entry was refused there, that is what the record says first."""
     with asking.hop("cache"):
-        found = await asking.path.workers.run(
+        found = await asking.in_time(
             look_up_semantic, asking.path, vector.embedder, asking.principal, asking.tenant, asked, vector.vector
         )
     if isinstance(found, Miss):

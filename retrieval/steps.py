@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +43,8 @@ from tenancy.pauses import reached
 from tenancy.tenant import TenantHandle
 
 Vector = npt.NDArray[np.float32]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _log = logging.getLogger(__name__)
 
@@ -79,6 +82,11 @@ class Asking:
             hop = self.meter.hops[-1]
             self.trail.hop(name, hop.milliseconds, hop.metered)
             self.trail.note(microunits=self.meter.microunits)
+
+    async def in_time(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """The result of `function` in a worker's thread. Raises `Unavailable` at the request's deadline."""
+        async with self.lease.in_time():
+            return await self.path.workers.run(function, *args, **kwargs)
 
 
 def note_question(trail: Trail, question: Question) -> None:
@@ -193,7 +201,7 @@ async def _passages(asking: Asking, vector: AskedVector, top_k: int) -> Passages
 
 async def sources_of(asking: Asking, found: Passages, embedder: Embedder) -> Gathered:
     """The sources of the prompt, and whether they can answer; what enters the prompt is on record as such."""
-    gathered = await asking.path.workers.run(gather, asking.tenant, asking.plan, found, embedder)
+    gathered = await asking.in_time(gather, asking.tenant, asking.plan, found, embedder)
     context, cut = gathered.context, asking.plan.room.cut
     # Counts and ids, no text: what was left out of the prompt, and which documents speak to the model.
     detail: dict[str, int | str] = {"left_out": gathered.left_out, "history_cut": cut}
@@ -275,7 +283,7 @@ async def _generate_at(
         made = masked_prompt(plan, context, mark=plan.mark)
         return made, prompt_tokens(made.prompt, generator.count), outgoing(plan, gathered, made.masks)
 
-    made, estimated, checks = await path.workers.run(prepared)
+    made, estimated, checks = await asking.in_time(prepared)
     await lease.expect(estimated)
     if made.masks.kinds:
         count = made.masks.count

@@ -45,6 +45,7 @@ KEPT = {
     "admission/expected.py": "tenant id, user id and model; a fixed number",
     "admission/gate.py": "request ids of leases in flight",
     "admission/local.py": "scope, of which a tenant's id is part; those at rest leave. A fixed number of limits",
+    "admission/waiting.py": "scopes that requests wait for, of which a tenant's id is part; numbers and refusals",
     "audit/log.py": "the log of one tenant; a fixed number of records wait",
     "audit/marks.py": "log id; numbers, for logs with open intents of the last half minute",
     "audit/subjects.py": "the subject keys of one tenant; a fixed number, lives with its log",

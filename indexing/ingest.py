@@ -11,7 +11,6 @@ import json
 import time
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Final
@@ -30,14 +29,13 @@ from indexing.origin import API, Origin
 from indexing.outcome import METADATA_TYPE, Outcome, Status, failed
 from indexing.parse import Parsed, ParseFailure, parse
 from indexing.parse.model import MAX_TITLE, Scalar
+from indexing.stepwise import TakeTurn, encoded, in_turn
 from indexing.terms import TERMS_REVISION, pack, term_postings
 from tenancy.acl import AccessList, get_access_list, set_access_list
 from tenancy.errors import Conflict, InvalidInput, ModelMismatch, StrongroomError
 from tenancy.names import MAX_DOCUMENT_NAME, nfc_name
 from tenancy.tenant import ReadView, TenantHandle, WriteView
 
-STEP: Final = 8
-"""Chunks that are embedded in one turn: with a small model on two cores a tenth of a second."""
 _MOVES: Final = 2
 """Changes of the tenant's model that one write follows."""
 
@@ -56,7 +54,7 @@ class Pipeline:
     engine_of: Callable[[TenantHandle], str] = lambda _tenant: EMBEDDED
     clock: Callable[[], float] = time.time
     embedder_of: Callable[[ReadView], Embedder] | None = None
-    turn: Callable[[], AbstractContextManager[None]] | None = None
+    turn: TakeTurn | None = None
 
     @property
     def revision(self) -> str:
@@ -150,7 +148,7 @@ def ingest(tenant: TenantHandle, pipeline: Pipeline, source: Source) -> list[Out
     Raises `ParseFailure` and the other errors of a source that yields nothing, `Conflict`, `ModelMismatch`,
     `Unavailable`. Afterwards either all of the document is searchable in the new version, or nothing has changed.
     """
-    with nullcontext() if pipeline.turn is None else pipeline.turn():
+    with in_turn(pipeline.turn):
         prepared = prepare(tenant, pipeline, source)
     pipeline = at_present(tenant, pipeline)
     return write(tenant, pipeline, embed(pipeline, prepared))
@@ -210,7 +208,8 @@ def embed(pipeline: Pipeline, prepared: Sequence[Prepared]) -> list[Writable]:
     if not drafts:
         return [item for item in prepared if not isinstance(item, Draft)]
     try:
-        vectors = _encoded(pipeline, [piece.text for draft in drafts for piece in draft.chunks])
+        texts = [piece.text for draft in drafts for piece in draft.chunks]
+        vectors = encoded(pipeline.embedder, texts, pipeline.turn)
     except StrongroomError as error:
         if len(drafts) > 1:
             return [writable for item in prepared for writable in embed(pipeline, [item])]
@@ -223,23 +222,6 @@ def embed(pipeline: Pipeline, prepared: Sequence[Prepared]) -> list[Writable]:
         return Embedded(draft, next(pieces), tokens)
 
     return [embedded(item) if isinstance(item, Draft) else item for item in prepared]
-
-
-def _encoded(pipeline: Pipeline, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-    """The vectors of `texts` (count, dimension), a few in a turn where turns are taken: those of like length together,
-    since a model pads them to one.
-    """
-    if pipeline.turn is None or not texts:
-        return pipeline.embedder.encode(texts)
-    order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
-    parts = []
-    for start in range(0, len(order), STEP):
-        with pipeline.turn():
-            parts.append(pipeline.embedder.encode([texts[index] for index in order[start : start + STEP]]))
-    together = np.concatenate(parts)
-    vectors = np.empty_like(together)
-    vectors[order] = together
-    return vectors
 
 
 def write(tenant: TenantHandle, pipeline: Pipeline, writables: Sequence[Writable]) -> list[Outcome]:

@@ -328,19 +328,14 @@ class Tenants:
         work: WorkClass = "interactive",
     ) -> MintedKey:
         """Mint a key for `user`, creating the user and adding it to `groups`; the secret is returned once."""
-        user = nfc_name(user, "user")
-        record = self.show(tenant)
+        user, record = nfc_name(user, "user"), self.show(tenant)
         with self._handle(record.id, record.name).writing() as view:
             user_id = directory.ensure_user(view, user, self._clock())
             for group in groups:
                 directory.add_members(view, group, [f"user:{user}"], self._clock())
+        wanted = NewKey(record.id, user_id, user, frozenset(roles), self._clock(), expires, work)
         with self._control.writing() as connection:
-            return credentials.add(
-                connection,
-                self.key_hash_key,
-                self._environment,
-                NewKey(record.id, user_id, user, frozenset(roles), self._clock(), expires, work),
-            )
+            return credentials.add(connection, self.key_hash_key, self._environment, wanted)
 
     def find_key(self, key_id: str) -> KeyRecord | None:
         """One key with its live secrets, or None; read afresh, so that a revocation holds at the next request."""

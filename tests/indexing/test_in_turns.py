@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from indexing.embed import EmbeddingSettings, load_embedder
-from indexing.ingest import STEP, Pipeline, Source, embed, ingest, prepare
+from indexing.ingest import Pipeline, Source, embed, ingest, prepare
+from indexing.stepwise import STEP
 from tests.support.people import Company
 
 TEXT = "\n\n".join(f"Clause {number} holds for {'very ' * (number % 7)}many contracts." * 3 for number in range(60))

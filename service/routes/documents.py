@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import time
+from contextlib import AbstractAsyncContextManager
 from typing import Annotated, Any, Final
 from urllib.parse import unquote_to_bytes
 
@@ -15,6 +16,7 @@ from litestar.openapi.spec import Example
 from litestar.params import Body, FromQuery, JSONBody
 
 from audit.record import Resource
+from audit.trail import Trail
 from indexing.documents import change_access, delete_document, list_documents, show_document
 from indexing.ingest import Source, at_present, put_document
 from indexing.outcome import Outcome
@@ -31,6 +33,7 @@ from tenancy.acl import AccessList
 from tenancy.errors import InvalidInput, NotFound
 from tenancy.identity import Role
 from tenancy.names import MAX_DOCUMENT_NAME, nfc_name
+from tenancy.tenant import TenantHandle
 
 _PREFIX: Final = b"/v1/documents/"
 _ACL: Final = "/acl"
@@ -169,18 +172,9 @@ def _writing(services: Services) -> list[HTTPRouteHandler]:
             source = _source(document, data)
             if source.access is not None:
                 trail.note(detail=_lists(source.access))
-            path, tenant = services.path, await run(control.tenants.open, principal)
-            admitted = loading(
-                path.admission,
-                path.tariff,
-                trail,
-                principal,
-                tenant,
-                model=path.embedders.default.fingerprint.name,
-                size=len(source.data),
-                request_id=request_id_of(request),
-            )
-            async with admitted, services.loading.turn(principal.tenant_id) as workers:
+            tenant = await run(control.tenants.open, principal)
+            turn = services.loading.turn(principal.tenant_id)
+            async with _admitted(services, request, trail, tenant, source), turn as workers:
                 await trail.intent()
                 tenant = await workers.run(control.tenants.open, principal)
                 with embedding(trail, services.path.tariff, tenant) as use:
@@ -220,6 +214,16 @@ def _writing(services: Services) -> list[HTTPRouteHandler]:
         return AccessResponse(document, sorted(access.allow), sorted(access.deny), changed)
 
     return [store, remove, change]
+
+
+def _admitted(
+    services: Services, request: Request[Any, Any, Any], trail: Trail, tenant: TenantHandle, source: Source
+) -> AbstractAsyncContextManager[None]:
+    path, model = services.path, services.path.embedders.default.fingerprint.name
+    return loading(
+        path.admission, path.tariff, trail, principal_of(request), tenant,
+        model=model, size=len(source.data), request_id=request_id_of(request),
+    )  # fmt: skip
 
 
 def document_name(request: Request[Any, Any, Any], suffix: str = "", prefix: bytes = _PREFIX) -> str:

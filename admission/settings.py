@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -13,6 +13,10 @@ from tenancy.redis_settings import RedisSettings
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
+
+
+# Nothing is admitted without an answer: a moment of a busy machine is no outage.
+_PATIENT: Final = RedisSettings(timeout_s=1.0, connect_timeout_s=1.0, failures=3, retry_s=0.5)
 
 
 class AlertSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -55,7 +59,7 @@ class AdmissionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     queue: Positive = 256
     lease_s: Annotated[float, msgspec.Meta(ge=3)] = LEASE_S
     store: Literal["memory", "redis"] = "memory"
-    redis: RedisSettings = RedisSettings()
+    redis: RedisSettings = _PATIENT
     away: Away = Away()
     looks_per_minute: Positive = 600
     alerts: AlertSettings = AlertSettings()

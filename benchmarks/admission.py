@@ -230,7 +230,9 @@ def at_redis(rounds: int) -> dict[str, Any]:
         return each * IN_FLIGHT / took
 
     def counters_at_redis() -> RedisCounters:
-        settings = RedisSettings(url=server.url, password_file=str(server.password_file), timeout_s=10)
+        settings = RedisSettings(
+            url=server.url, password_file=str(server.password_file), timeout_s=10, connect_timeout_s=10
+        )
         return RedisCounters(Link(settings))
 
     with tempfile.TemporaryDirectory(prefix="strongroom-admission-") as folder:

@@ -100,7 +100,8 @@ def test_the_ledger_and_the_engine_count_the_same_and_cut_streams_are_nobodys(
 
         come(desk, watch, staying(STAY, 0))
         engine, ledger = settled(sglang, before), booked(desk) - ours
-        print(f"{STAY} streams that stayed: engine {engine}, ledger {ledger}")
+        with capsys.disabled():
+            print(f"\n{STAY} streams that stayed: engine {engine}, ledger {ledger}")
         assert engine == ledger
 
         watch.clear()
@@ -109,10 +110,11 @@ def test_the_ledger_and_the_engine_count_the_same_and_cut_streams_are_nobodys(
         engine, ledger = settled(sglang, before), booked(desk) - ours
         unowned = engine - ledger
         cut, prompts = reached(desk, watch, visits)
-        print(
-            f"{CROWD} more, {cut} of them cut when the engine had them: engine {engine}, ledger {ledger}, of it "
-            f"estimated {booked(desk, estimated=True)}, nobody's {unowned}; prompts of those cut {prompts}"
-        )
+        with capsys.disabled():
+            print(
+                f"{CROWD} more, {cut} of them cut when the engine had them: engine {engine}, ledger {ledger}, of it "
+                f"estimated {booked(desk, estimated=True)}, nobody's {unowned}; prompts of those cut {prompts}"
+            )
         assert 0 <= unowned.generated <= PIECES_IN_FLIGHT * cut
         assert abs(unowned.prompt) <= prompts
 

@@ -13,7 +13,7 @@ from tenancy.contract import Contract, check_contract, read_contract
 from tenancy.control import Tenants
 from tenancy.errors import Corrupt, InvalidInput
 from tenancy.identity import Authenticator
-from tenancy.limits import Limits, TenantLimits
+from tenancy.limits import Away, Limits, TenantLimits
 from tests.support.people import Company
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "configs" / "contracts" / "example.toml"
@@ -93,3 +93,19 @@ def test_a_contract_of_a_newer_program_is_not_half_kept(acme: Company, authentic
         connection.execute(update(schema.tenants).values(contract={"region": "eu"}))
     with pytest.raises(Corrupt, match="region"):
         acme.tenants.open(authenticator.operator("acme"))
+
+
+def test_what_holds_without_the_store_of_the_counters_is_the_contract_s_or_the_deployment_s() -> None:
+    refuses, allows = Away("refuse"), Away("allowance", requests=5, tokens=900)
+    silent = check_contract({})
+    assert silent.limits(TenantLimits(away=allows)).away == allows
+    assert silent.limits(TenantLimits()).away is None
+    agreed = check_contract({"admission": {"away": {"policy": "refuse"}}})
+    assert agreed.limits(TenantLimits(away=allows)).away == refuses
+    own = check_contract({"admission": {"away": {"policy": "allowance", "requests": 5, "tokens": 900}}})
+    assert own.limits(TenantLimits(away=refuses)).away == allows
+    for contract in (silent, agreed, own):
+        assert check_contract(contract.stored()) == contract
+    with pytest.raises(InvalidInput) as refused:
+        check_contract({"admission": {"away": {"polcy": "refuse"}}})
+    assert refused.value.item == "admission.away.polcy"

@@ -1,8 +1,8 @@
 """Who is served how much, and who waits how long, when tenants compete for one replica; the last line is JSON.
 
-    python -m benchmarks.fairness [--quick] [--seconds 120] [--scenario NAME]... [--assumed]
+    python -m benchmarks.fairness [--quick] [--seconds 300] [--scenario NAME]... [--assumed]
     python -m benchmarks.fairness --fit [--scenario NAME]...
-    python -m benchmarks.fairness --record [--seconds 45] [--scenario noisy] [--scenario long]
+    python -m benchmarks.fairness --record [--seconds 60] [--scenario noisy] [--scenario long]
 
 The pool's own waiting room (`generation.lanes`) in three orders: first come first served, round robin over users, and
 ours, the last also without slots for guests. By default the engine is a model in simulated time (`fairness_engine`),
@@ -48,7 +48,7 @@ from tests.support.sglang_server import running_server
 RECORDINGS = Path(__file__).parent / "recordings"
 COSTS = RECORDINGS / "costs.json"
 FITTED_TO = ("noisy alone", "noisy, first come", "long alone", "long, first come")
-TERMS = LaneTerms(slots=16, small_slots=2, small_tokens=1_000, guest_slots=4, prefill_tokens=1_024)
+TERMS = LaneTerms(slots=16, guest_slots=6, prefill_tokens=CHUNK)
 REAL_TERMS = LaneTerms(slots=8, small_slots=2, small_tokens=1_000, guest_slots=2, prefill_tokens=1_024)
 REAL_ORDERS = ("first come", "round robin", "ours")
 ALONE = {"noisy": "quiet", "long": "short"}
@@ -71,7 +71,7 @@ def noisy(rate: float, seconds: float, tokens: int = 600, output: int = 60) -> l
 
 
 def long(
-    rate: float, seconds: float, large: int = 28_000, every: int = 14, tokens: int = 400, output: int = 40
+    rate: float, seconds: float, large: int = 28_000, every: int = 60, tokens: int = 400, output: int = 40
 ) -> list[Asked]:
     short = stream(3, Party("short", "u"), rate / 25, seconds, tokens, output)
     return short + [Asked(float(at), Party("long", "u"), large, output) for at in range(1, int(seconds), every)]
@@ -236,7 +236,7 @@ def main() -> None:
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=getattr(TERMS, name))
     chosen = parser.parse_args()
     if chosen.record:
-        real = recorded(chosen.scenario or list(ALONE), chosen.rate or 25.0, chosen.seconds or 45.0)
+        real = recorded(chosen.scenario or list(ALONE), chosen.rate or 10.0, chosen.seconds or 60.0)
         print(json.dumps({"recorded": real, "terms": asdict(REAL_TERMS), "processors": os.cpu_count()}))
         return
     terms = replace(
@@ -247,7 +247,7 @@ def main() -> None:
         prefill_tokens=chosen.prefill_tokens,
         tenant_slots=chosen.tenant_slots,
     )
-    seconds = chosen.seconds or (20.0 if chosen.quick else 120.0)
+    seconds = chosen.seconds or (20.0 if chosen.quick else 300.0)
     result: dict[str, Any] = {"simulated_seconds": seconds, "terms": asdict(terms)}
     costs = Costs()
     if not (chosen.assumed or chosen.quick):
@@ -255,7 +255,7 @@ def main() -> None:
         costs, result["fit"] = fit({recording.scenario: recording for recording in found}, anew=chosen.fit)
     result["costs"] = asdict(costs)
     for scenario in chosen.scenario or SCENARIOS:
-        result[scenario] = simulated(scenario, costs, chosen.rate or 25.0, seconds, terms)
+        result[scenario] = simulated(scenario, costs, chosen.rate or 10.0, seconds, terms)
     print(json.dumps(result))
 
 

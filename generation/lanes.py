@@ -272,14 +272,15 @@ class Lanes(Generic[S]):
         return min(free, key=lambda seat: (seat in ask.avoid, seat.load.weight, random.random()), default=None)  # noqa: S311 (spread)
 
     def _is_guest(self, load: Load, ask: _Ask[S]) -> bool:
-        """Whether its tenant has less there than its part, among those that have or want any and one more like it."""
+        """Whether its tenant has less there than its part, among several that have or want any."""
         party = ask.party
         if not self.terms.guest_slots or party.work == "batch" or not party.tenant:
             return False
         weights = {other.party.tenant: other.party.weight for other in self._waiting}
         weights |= {tenant: self._weights[tenant] for tenant in load.tenants}
         weights[party.tenant] = party.weight
-        return load.tenants[party.tenant] * (sum(weights.values()) + party.weight) < party.weight * self.terms.slots
+        part = self.terms.slots * party.weight / sum(weights.values())
+        return len(weights) > 1 and load.tenants[party.tenant] < part
 
     def _has_room(self, load: Load, ask: _Ask[S], visit: Visit, kept_only: bool) -> bool:
         terms = self.terms

@@ -13,8 +13,9 @@ from benchmarks.fairness_recorded import Recording, answered
 from generation.lanes import LaneTerms
 
 COSTS = Costs(read_step=0.03, read=0.0001, write_step=0.012, write=0.0005, way=0.03)
-"""Near those of the recorded server."""
+"""In proportion near those of the recorded server, and four times as fast."""
 RATE, SECONDS = 50.0, 40.0
+pytestmark = pytest.mark.slow
 
 
 def run(scenario: str, order: str, *, alone: bool = False, terms: LaneTerms = TERMS) -> Any:
@@ -28,7 +29,7 @@ def test_a_noisy_neighbour_is_hardly_noticed_before_the_first_token() -> None:
     quiet = {order: of["clients"]["quiet/u"] for order, of in found.items()}
     assert quiet["ours"]["wait"]["p50"] == 0
     assert quiet["ours"]["wait"]["p99"] < quiet["ours without guest slots"]["wait"]["p99"] / 2
-    assert quiet["ours"]["first"]["p99"] < 2.2 * alone["first"]["p99"]
+    assert quiet["ours"]["first"]["p99"] < 1.5 * alone["first"]["p99"]
     assert quiet["first come"]["first"]["p99"] > 20 * alone["first"]["p99"]
     assert all(of["busy"] > 0.97 for of in found.values()), "the engine never idles while somebody waits"
 
@@ -44,14 +45,15 @@ def test_service_is_by_weight_where_all_wait() -> None:
     assert shares["weight 2/u"] / shares["weight 1/u"] == pytest.approx(2, rel=0.1)
 
 
-def test_slots_for_guests_cost_a_tenant_alone_no_more_than_its_part_of_the_batch() -> None:
-    asked = only(SCENARIOS["noisy"](RATE, SECONDS), "noisy")
-    given = {
-        slots: measured("noisy", "ours", asked_again, COSTS, SECONDS, replace(TERMS, guest_slots=slots))
-        for slots, asked_again in ((0, asked), (4, only(SCENARIOS["noisy"](RATE, SECONDS), "noisy")))
-    }
-    answers = {slots: of["clients"]["noisy/u"]["answered"] for slots, of in given.items()}
-    assert answers[4] > 0.8 * answers[0]
+def test_slots_for_guests_cost_a_tenant_alone_less_than_their_share_of_the_slots() -> None:
+    answers = {}
+    for slots in (0, TERMS.guest_slots):
+        asked = only(SCENARIOS["noisy"](RATE, SECONDS), "noisy")
+        found = measured("noisy", "ours", asked, COSTS, SECONDS, replace(TERMS, guest_slots=slots))
+        assert found["busy"] > 0.97
+        answers[slots] = found["clients"]["noisy/u"]["answered"]
+    kept = TERMS.guest_slots / TERMS.slots
+    assert (1 - kept) * answers[0] < answers[TERMS.guest_slots] < answers[0]
 
 
 def test_recordings_of_the_real_server_can_be_read() -> None:

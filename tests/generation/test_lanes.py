@@ -363,17 +363,34 @@ def test_many_tenants_take_every_slot() -> None:
 def test_a_part_is_by_weight() -> None:
     async def ask(room: Room) -> None:
         light = [await room.ask(SMALL, party=Party("light", "u", 1.0)) for _ in range(8)]
-        heavy = [await room.ask(SMALL, party=Party("heavy", "u", 3.0)) for _ in range(8)]
-        assert [sum(task.done() for task in tasks) for tasks in (light, heavy)] == [8, 4]
+        heavy = [await room.ask(SMALL, party=Party("heavy", "u", 3.0)) for _ in range(12)]
+        assert [sum(task.done() for task in tasks) for tasks in (light, heavy)] == [4, 8]
         light[0].result().leave()
         await settle()
-        assert sum(task.done() for task in heavy) == 5
+        assert sum(task.done() for task in heavy) == 9, "nine of twelve are its part"
         for task in (*light[1:], *heavy):
-            task.result().leave()
+            (await task).leave()
             await settle()
         assert room.empty()
 
-    within(1, ask, slots=12, guest_slots=4)
+    within(1, ask, slots=12, guest_slots=8, prefill_tokens=100_000)
+
+
+def test_who_is_no_guest_passes_nobody_that_waits_for_room_to_be_read() -> None:
+    async def ask(room: Room) -> None:
+        first = (await room.ask(900, party=Party("acme", "u1"))).result()
+        second = await room.ask(500, party=Party("acme", "u2"))
+        third = await room.ask(50, party=Party("acme", "u3"))
+        assert not second.done()
+        assert not third.done(), "it has room, and came later"
+        first.begun()
+        await settle()
+        first.leave()
+        for task in (second, third):
+            task.result().leave()
+        assert room.empty()
+
+    within(1, ask, slots=8, small_slots=1, guest_slots=2, prefill_tokens=1_000)
 
 
 def test_the_prompt_of_a_guest_is_read_beside_others_over_the_bound_one_at_a_time() -> None:

@@ -178,6 +178,8 @@ class WithAllowance:
             return await self._local.use(scope)
 
     async def aclose(self) -> None:
+        """Tell the store what it has yet to hear of, where it is there; afterwards nobody can."""
+        await self._catch_up()
         await self.store.aclose()
 
     async def _on_allowance(self, ask: Ask, away: LimitsUnavailable) -> Granted | Refused:

@@ -76,7 +76,7 @@ local function counts(key)
   loaded[key] = own
   return own
 end
--- A scope in use stays until it is at rest; then its key goes with its window, its month or its life.
+-- A scope in use stays until it is at rest; then its key goes a minute after its window, its month or its life.
 local function save()
   for key in pairs(changed) do
     local own, name = loaded[key], P .. 's:' .. key
@@ -86,7 +86,7 @@ local function save()
     if any(own.f) or any(own.h) or lasts == math.huge then
       redis.call('SET', name, cmsgpack.pack(own))
     elseif lasts > now then
-      redis.call('SET', name, cmsgpack.pack(own), 'EX', math.ceil(lasts - now))
+      redis.call('SET', name, cmsgpack.pack(own), 'EX', math.ceil(lasts - now) + WINDOW)
     else
       redis.call('DEL', name)
     end

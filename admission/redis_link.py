@@ -5,6 +5,7 @@ Every failure leaves here as `LimitsUnavailable`. Nothing that is sent or receiv
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 from collections import Counter
@@ -52,13 +53,15 @@ _log = logging.getLogger(__name__)
 
 
 class Link:
-    """One process's connections to one server, for one event loop at a time."""
+    """One process's connections to one server, for one event loop at a time; those of a loop that ended are left."""
 
     def __init__(self, settings: RedisSettings, *, breaker: Breaker | None = None) -> None:
         """Opens nothing yet. Raises `InvalidInput` for settings that cannot be used."""
         self.item = f"redis at {settings.url}"
         self._breaker = breaker or Breaker(settings.failures, settings.retry_s, longest_s=LONGEST_PAUSE_S)
+        self._settings = settings
         self._client: Any = Redis(connection_pool=_pool(settings))
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._shas = {source: hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest() for source in _BOTH}
         self._checked = False
         self._detail = "not asked yet"
@@ -76,9 +79,9 @@ class Link:
             if not self._checked:
                 await self._check()
             try:
-                found: bytes = await self._client.evalsha(self._shas[source], 1, key, *arguments)
+                found: bytes = await self._here().evalsha(self._shas[source], 1, key, *arguments)
             except NoScriptError:
-                found = await self._client.eval(source, 1, key, *arguments)
+                found = await self._here().eval(source, 1, key, *arguments)
         except RedisError as error:
             raise self._explained(error) from None
         except (OSError, TimeoutError) as error:
@@ -115,11 +118,19 @@ class Link:
 
     async def aclose(self) -> None:
         """Close all connections; a later call opens new ones."""
-        await self._client.connection_pool.disconnect()
+        await self._here().connection_pool.disconnect()
+
+    def _here(self) -> Any:
+        """The client of the running loop."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not None and self._loop is not loop:
+            self._client = Redis(connection_pool=_pool(self._settings))
+        self._loop = loop
+        return self._client
 
     async def _check(self) -> str:
         """Version and eviction policy. Another server may have taken the place of one that was away."""
-        found: dict[str, Any] = await self._client.info("server", "memory")
+        found: dict[str, Any] = await self._here().info("server", "memory")
         version = str(found.get("redis_version", "0"))
         parts = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
         if parts < LEAST_VERSION:

@@ -144,6 +144,20 @@ def test_what_the_allowance_spent_is_told_to_the_store_once(counters: WithAllowa
     run(main(), counters)
 
 
+def test_a_server_that_ends_tells_first_what_it_knows(counters: WithAllowance, server: RedisServer) -> None:
+    other = RedisCounters(Link(settings_of(server)))
+
+    async def main() -> None:
+        server.kill()
+        assert await spend(counters, with_allowance(ask(tenant())), amounts(7))
+        server.start()
+        await counters.aclose()
+        assert (await other.use(ACME)).minute == Amounts(1, 7)
+        await other.aclose()
+
+    run(main(), counters)
+
+
 def test_a_lost_reply_to_a_take_costs_nothing_twice(counters: WithAllowance, server: RedisServer) -> None:
     async def main() -> None:
         wanted = with_allowance(ask(user(), tenant(), need=amounts(50)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -97,9 +99,9 @@ def test_keys_end_with_what_they_count(server: RedisServer) -> None:
         await counters.leave(lease)
         left = kept()
         assert left.keys() == scopes.keys()
-        assert WINDOW_S - 5 < left["s:user:acme:ana"] <= WINDOW_S + 2
-        assert 890 < left["s:root:acme:r"] <= 900
-        assert left["s:tenant:acme:acme"] == pytest.approx(month_end(MID_MONTH) - MID_MONTH, abs=5)
+        month = month_end(MID_MONTH) - MID_MONTH
+        for key, lasts in (("s:user:acme:ana", WINDOW_S + 2), ("s:root:acme:r", 900), ("s:tenant:acme:acme", month)):
+            assert lasts + WINDOW_S - 20 < left[key] <= lasts + WINDOW_S
         clock.now += WINDOW_S + 2
         assert await counters.reap() == ()
         lease = await granted(counters, ask(user("ana")))
@@ -149,6 +151,23 @@ def test_a_script_that_the_server_forgot_is_sent_again(server: RedisServer) -> N
         await counters.leave(lease)
 
     run(main(), counters)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+def test_each_event_loop_has_connections_of_its_own(server: RedisServer) -> None:
+    """As with a command that asks in one loop and ends in another; the first one's are left to the end of it."""
+    counters = counters_of(server)
+
+    async def once() -> None:
+        await granted(counters, ask(tenant()))
+
+    for _ in range(3):
+        asyncio.run(once())
+    asyncio.run(counters.aclose())
+    run(once(), counters)
+    with server.client() as client:
+        assert client.zcard(f"{PREFIX}leases") == 4
+    gc.collect()
 
 
 def test_a_full_server_admits_nothing_and_ends_what_runs(server: RedisServer) -> None:

@@ -8,6 +8,7 @@ does meets all alike: no admission; 10 tenants, and 1,000, with four bounds of e
 1,000 tenants where the key, the model and the deployment have limits as well: five scopes, 15 bounds. Each tenant has
 10 users, and each arm's tenants ask in turn, 64 questions being in flight meanwhile. `piece` is what a stream adds for
 each piece of text that it reports. `wall` is what a question waits for, `cpu` without what others took of the machine.
+`reference` is a loop over 1,000 numbers, by which runs on busy and idle machines are compared.
 
 Then the counters alone, through their port: `take`, `settle` and `leave` of one lease over a user and a tenant, in
 memory and at a real Redis on this machine, beside a bare round trip to it (`PING`); and leases a second at Redis with
@@ -166,7 +167,7 @@ async def measured(ana: Principal, rounds: int) -> dict[str, Any]:
             for arm in arms.values():
                 await arm.stream(512)
     without = bare.questions.microseconds
-    found: dict[str, Any] = {"questions": rounds, "no_admission_us": without}
+    found: dict[str, Any] = {"questions": rounds, "reference_us": reference(), "no_admission_us": without}
     for name, arm in arms.items():
         added = {
             kind: {part: round(value - without[kind][part], 2) for part, value in parts.items()}
@@ -255,6 +256,16 @@ def at_redis(rounds: int) -> dict[str, Any]:
         finally:
             server.kill()
     return found
+
+
+def reference() -> dict[str, float]:
+    """What this machine takes now for a loop whose time is known: figures of two runs are compared by it."""
+    times = []
+    for _ in range(2_000):
+        begun = time.perf_counter_ns()
+        sum(range(1_000))
+        times.append(time.perf_counter_ns() - begun)
+    return microseconds(times)
 
 
 def microseconds(nanoseconds: Sequence[float]) -> dict[str, float]:

@@ -281,6 +281,23 @@ def test_whoever_does_not_wait_passes_nobody_who_does() -> None:
     at(ask)
 
 
+def test_room_that_has_just_come_is_for_whoever_waits_for_it_and_is_due() -> None:
+    async def ask(rig: Rig) -> None:
+        need = amounts(100)
+        await rig.ask("first", SHARED, tenant("globex"), by="globex", need=need)
+        await rig.ask("waits", SHARED, tenant(), need=need)
+        # Nobody has told those who wait.
+        await rig.counters.leave(rig.asks["first"].lease)
+        entry = await (await rig.ask("hasty", SHARED, tenant("globex"), by="globex", need=need, wait_s=0.0))
+        assert isinstance(entry.found, Refused)
+        assert (entry.found.scope, rig.entered) == (DEPLOYMENT, ["first", "waits"])
+        rig.entries["first"].leave(100, 0)
+        await rig.end("waits")
+        await rig.at_rest()
+
+    at(ask)
+
+
 def test_an_error_of_the_counters_is_told_to_whoever_waits() -> None:
     async def ask(rig: Rig) -> None:
         await rig.ask("first", ONE)

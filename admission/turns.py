@@ -2,12 +2,14 @@
 
 Service is the time that a place was held, charged when it is known; who received least is served next
 (`admission.fair`). Batch work leaves one place free, so that a question never waits for a bulk job to end. Places that
-share one machine slow each other down: while others are served or wait there, `batch` bounds what batch work begins.
+share one machine slow each other down: while others are served or wait there, and for a second after them, `batch`
+bounds what batch work begins.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import CancelledError
@@ -18,6 +20,8 @@ from admission.fair import FairQueue, Party, Place
 from tenancy.errors import InvalidInput, Unavailable
 
 _MICROSECONDS: Final = 1_000_000
+_BESIDE_S: Final = 1.0
+"""Seconds for which batch work still holds back after others: whoever asks one question asks another."""
 _LOOK_S: Final = 1.0
 """Seconds after which a thread that waits looks whether the loop has ended."""
 _WEIGHT_OF_LAST: Final = 8
@@ -48,6 +52,7 @@ class Turns:
         self._fair: FairQueue[_Granted] = FairQueue(patience_s=patience_s, clock=clock)
         self._beside = max(1, places - 1 if batch is None else min(batch, places - 1))
         self._batch = 0
+        self._seen = -math.inf
         self._expected = 1_000
 
     @property
@@ -97,7 +102,9 @@ class Turns:
 
     def _next(self) -> Place[_Granted] | None:
         heads = list(self._fair.heads())
-        others = self.held > self._batch or any(place.party.work != "batch" for place in heads)
+        if self.held > self._batch or any(place.party.work != "batch" for place in heads):
+            self._seen = self._clock()
+        others = self._clock() - self._seen < _BESIDE_S
         full = self._batch >= (self._beside if others else max(1, self._places - 1))
         return next((place for place in heads if not (full and place.party.work == "batch")), None)
 
@@ -109,7 +116,10 @@ class Turns:
 
     def _leave(self, place: Place[_Granted]) -> None:
         if place.state == "running":
-            self._batch -= place.party.work == "batch"
+            if place.party.work == "batch":
+                self._batch -= 1
+            else:
+                self._seen = self._clock()
         self._fair.leave(place)
         if place.item.done() and not place.item.cancelled():
             place.item.exception()  # looked at: whoever was turned away and cancelled at once does not ask

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from indexing.embed import Embedder
 
-STEP: Final = 8
-"""Chunks that are embedded in one turn: with a small model on two cores a tenth of a second."""
+STEP: Final = 4
+"""Chunks that are embedded in one turn, which is what a question waits for: a fraction of a second on two cores."""
 
 TakeTurn = Callable[[], AbstractContextManager[None]]
 """Waits for this work's turn, which lasts as long as the block."""

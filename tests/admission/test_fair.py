@@ -93,3 +93,16 @@ def test_who_gives_way_is_the_newest_of_the_tenant_and_user_with_most() -> None:
     crowd = fill(fair, "agent", Party("large", "agent"), 3)
     fair.enter("later guest", Party("other", "u"), 1)
     assert fair.last_of_longest() is crowd[-1]
+
+
+def test_who_gives_up_waiting_is_charged_nothing_and_an_aborted_one_what_was_done() -> None:
+    fair = queue()
+    (gone,) = fill(fair, "gone", Party("patient", "u"), 1)
+    (aborted,) = fill(fair, "aborted", Party("hasty", "u"), 1)
+    fair.leave(gone)
+    fair.begin(aborted)
+    fair.used(aborted, 60, 5)
+    fair.leave(aborted)
+    fair.used(aborted, 0, 0)
+    again = [fill(fair, name, Party(name, "u"), 1)[0] for name in ("patient", "hasty")]
+    assert fair.lead(again[1], again[0]) == 70, "60 read and twice 5 written; nothing is given back afterwards"

@@ -149,6 +149,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
         "STRONGROOM_EMBEDDING__MODEL": "hashing:256",
         "STRONGROOM_ATTEST__PROBES": "2",
         "STRONGROOM_ATTEST__TIMING": "0",
+        "STRONGROOM_ATTEST__LOAD": "0",
         "STRONGROOM_ATTEST__LOG_FILE": str(tmp_path / "log"),
     }
 

@@ -125,11 +125,14 @@ class Database:
         finally:
             self._turn.release()
 
-    def truncate_wal(self) -> None:
-        """Move all of the write-ahead log into the file and empty it, so that erased text is gone from both."""
+    def truncate_wal(self) -> bool:
+        """Move all of the write-ahead log into the file and empty it, so that erased text is gone from both.
+
+        Who reads is waited for, not for ever; False where somebody still did.
+        """
         self._prepare()
-        with self._connected() as connection:
-            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+        with self._explained(), self._connected() as connection:
+            return not connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()[0]
 
     def begin_again(self) -> None:
         """Remove a damaged file of what may get lost; the next transaction makes an empty one in its place.

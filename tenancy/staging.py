@@ -43,6 +43,10 @@ def sweep_staging(data_dir: Path) -> int:
             shutil.rmtree(folder, ignore_errors=True)
             lock.unlink(missing_ok=True)
             removed += 1
+    for lock in (data_dir / STAGING).glob(f"*{_SUFFIX}"):
+        # Of a process that ended before its folder was there, or behind its removal.
+        if not lock.with_suffix("").exists() and _abandoned(lock):
+            lock.unlink(missing_ok=True)
     return removed
 
 

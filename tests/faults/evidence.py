@@ -58,6 +58,7 @@ class World:
     wrapped: bytes
     signer: bytes
     old: bytes
+    deadline_s: int = 60
 
     @property
     def environment(self) -> dict[str, str]:
@@ -65,7 +66,7 @@ class World:
             "STRONGROOM_DATA_DIR": str(self.folder / "data"),
             "STRONGROOM_MASTER_KEY": base64.b64encode(MASTER).decode(),
             "STRONGROOM_EMBEDDING__MODEL": "hashing:64",
-            "STRONGROOM_AUDIT__DEADLINE_S": "60",
+            "STRONGROOM_AUDIT__DEADLINE_S": str(self.deadline_s),
             **({"STRONGROOM_DATABASE__URL": self.url} if self.url else {}),
         }
 

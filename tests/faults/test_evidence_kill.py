@@ -21,6 +21,7 @@ from audit.checkpoints import parse, verify_note
 from audit.signers import public_keys
 from audit.subject_tables import subject_keys
 from audit.tables import checkpoints, events, prunings, signers
+from cache.stores.local import LocalStore
 from service.control import Control
 from tenancy.archive import Unlock, reading
 from tests.faults import deed
@@ -30,7 +31,7 @@ from tests.support.postgres import fresh_database
 pytestmark = pytest.mark.slow
 
 KILLS = int(os.environ.get("TORTURE_KILLS", "20"))
-EACH = max(3, KILLS // 5)
+EACH = max(2, KILLS // 8)
 """Kills of one command on one kind of storage."""
 
 Again = Callable[[World, Control, deed.Done], None]
@@ -151,6 +152,8 @@ def killed(origin: World, name: str, step: int, beside: bool, scratch: Path) -> 
             control = stack.enter_context(world.opened())
             stored(world, control), told(control)
             control.tenants.list_keys("acme")
+            tenant = control.tenants.open(control.authenticator.operator("acme"))
+            LocalStore().stats(tenant)
         assert world.do(*words(world, name), kill_at=step).code == -9
         if not beside:
             control = stack.enter_context(world.opened())

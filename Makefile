@@ -79,7 +79,7 @@ format: $(STAMP) ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix .
 
 .PHONY: torture
-torture: $(STAMP) ## 200 kill -9 during ingestion and questions
+torture: $(STAMP) ## 200 kill -9 during ingestion and questions, and 275 of commands that change the audit
 	TORTURE_KILLS=200 $(BIN)/pytest -q -s tests/faults
 
 .PHONY: honest

@@ -196,6 +196,11 @@ class AuditLog:
         self._recovered = True
         return recovered
 
+    def erase_traces(self) -> None:
+        """Empty the write-ahead logs: who destroyed keys or records may have ended before that."""
+        self.database.truncate_wal()
+        self.subjects.erase_traces()
+
     def _schedule(self) -> None:
         if not self._scheduled and self._queue:
             self._scheduled = True

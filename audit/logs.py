@@ -109,7 +109,10 @@ class AuditLogs:
                 continue
             seen.add(log_id)
             try:
-                yield log_id, self._open(self._tenants.audit_files_of(log_id)).recover()
+                log = self._open(self._tenants.audit_files_of(log_id))
+                settled = log.recover()
+                log.erase_traces()
+                yield log_id, settled
             except NotFound:
                 # Its keys are gone: nobody reads this log again.
                 continue

@@ -61,7 +61,7 @@ def plan(log: AuditLog, before: float) -> Pruned:
     holds = log.subjects.holds.active()
     for first, last in _pieces(log, limit):
         with log.database.reading() as connection:
-            chosen |= _Choice(connection, holds, limit).of(first, last, found.kept)
+            chosen |= _Choice(connection, holds, limit, before).of(first, last, found.kept)
     found.records, found.ranges = len(chosen), list(_ranges(chosen))
     return found
 
@@ -75,14 +75,14 @@ def prune(log: AuditLog, before: float, announce: Announce) -> Pruned:
     found = Pruned()
     limit = _limit(log, before)
     for first, last in _pieces(log, limit):
-        while not _step(log, first, last, limit, announce, found):
+        while not _step(log, first, last, (limit, before), announce, found):
             pass
-    if found.records:
-        log.database.truncate_wal()
+    # Also where nothing was left to prune: whoever pruned it may have died before this.
+    log.database.truncate_wal()
     return found
 
 
-def _step(log: AuditLog, first: int, last: int, limit: int, announce: Announce, found: Pruned) -> bool:
+def _step(log: AuditLog, first: int, last: int, until: tuple[int, float], announce: Announce, found: Pruned) -> bool:
     """Prune a piece in one transaction; False where a hold was placed after the holds were read, and nothing was done.
 
     Whoever places a hold writes its record after it, and is told that it is in force after that. So no hold of which
@@ -95,7 +95,7 @@ def _step(log: AuditLog, first: int, last: int, limit: int, announce: Announce, 
         if connection.execute(_NEWEST_HOLD).scalar_one() != known:
             return False
         kept: Counter[str] = Counter()
-        chosen = _Choice(connection, holds, limit).of(first, last, kept)
+        chosen = _Choice(connection, holds, *until).of(first, last, kept)
         ranges = list(_ranges(chosen))
         for start, end in ranges:
             _empty(connection, log, start, end, announce)
@@ -134,8 +134,12 @@ def _empty(connection: Connection, log: AuditLog, first: int, last: int, announc
 
 
 def _limit(log: AuditLog, before: float) -> int:
-    """The last record before the first one that is not old enough; -1 where there is none."""
-    young = select(events.c.seq).where(events.c.ts >= before).order_by(events.c.seq).limit(1)
+    """The last record before the first one that is not old enough; -1 where there is none.
+
+    A time in the future is of a clock that was set back since: it says nothing about the records behind it.
+    """
+    young = select(events.c.seq).where(events.c.ts >= before, events.c.ts <= log.now())
+    young = young.order_by(events.c.seq).limit(1)
     with log.database.reading() as connection:
         found = connection.execute(young).scalar_one_or_none()
         newest = connection.execute(select(func.max(events.c.seq))).scalar_one()
@@ -158,10 +162,11 @@ def _pieces(log: AuditLog, limit: int) -> Iterator[tuple[int, int]]:
 class _Choice:
     """Which records may go, in one transaction: they are free themselves, and so is the other one of their pair."""
 
-    def __init__(self, connection: Connection, holds: Sequence[Hold], limit: int) -> None:
+    def __init__(self, connection: Connection, holds: Sequence[Hold], limit: int, before: float) -> None:
         self._connection = connection
         self._holds = holds
         self._limit = limit
+        self._before = before
         self._open = set(connection.execute(select(open_intents.c.seq)).scalars())
 
     def of(self, first: int, last: int, kept: Counter[str]) -> set[int]:
@@ -182,6 +187,8 @@ class _Choice:
         """Why a record stays."""
         if row.seq > self._limit:
             return "its outcome is younger"
+        if row.ts >= self._before:
+            return "its time is in the future"
         if row.seq in self._open:
             return "open intent"
         if row.action in _STAY:

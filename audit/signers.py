@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, insert, select, update
 from sqlalchemy.engine import Connection
 
 from audit.notes import Signer, origin_of, vkey
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 PURPOSE: Final = "audit/signer"
 _REMEDY: Final = "compare with a copy of the log's public key that was kept elsewhere"
+_LATER_S: Final = 1e-3
 
 _LIVE: Final = select(signers.c.id, signers.c.public, signers.c.wrapped).where(signers.c.retired.is_(None))
 _ALL: Final = select(signers.c.id, signers.c.public, signers.c.created, signers.c.retired).order_by(
@@ -75,7 +76,10 @@ def add_in(connection: Connection, log: AuditLog) -> Signer:
     """Make a new key, inside a write transaction; whoever was live before is to be retired there too."""
     made = Signer(origin_of(log.log_id), Ed25519PrivateKey.generate())
     wrapped = encrypt(log.files.purpose(PURPOSE), made.private.private_bytes_raw(), enc(log.log_id, made.id))
-    values = {"id": made.id, "public": made.public, "wrapped": wrapped, "created": log.now(), "retired": None}
+    # They stand in the order of their making, also where a clock was set back in between.
+    newest = connection.execute(select(func.max(signers.c.created))).scalar_one()
+    created = log.now() if newest is None else max(log.now(), newest + _LATER_S)
+    values = {"id": made.id, "public": made.public, "wrapped": wrapped, "created": created, "retired": None}
     connection.execute(insert(signers).values(values))
     return made
 

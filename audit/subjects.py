@@ -28,6 +28,9 @@ from tenancy.names import enc
 from tenancy.tenant import AuditFiles
 from tenancy.types import among
 
+ERASED: Final = "erased"
+"""The outcome that a receipt has when everything is gone."""
+
 _SALT_BYTES: Final = 32
 # For so long another process may go on sealing under a key that was destroyed: unreadable, as if erased at once.
 _REMEMBER_S: Final = 5.0
@@ -51,6 +54,7 @@ class SubjectKeys:
         self._reference_key = files.purpose("subjects/reference")
         self._wrapping_key = files.purpose("subjects/wrap")
         self._clock = clock
+        self._file = files.directory / SUBJECTS_FILE
         self._recent: dict[str, tuple[float, str, bytes]] = {}
         self.holds = Holds(self._database, clock)
 
@@ -142,6 +146,11 @@ class SubjectKeys:
         self._database.truncate_wal()
         return gone
 
+    def erase_traces(self) -> None:
+        """Take what was destroyed out of the write-ahead log, where there is a file."""
+        if self._file.exists():
+            self._database.truncate_wal()
+
     def known(self, subject: str) -> bool:
         """Whether this log ever had a key of `subject`."""
         with self._database.reading() as connection:
@@ -155,10 +164,22 @@ class SubjectKeys:
             row = connection.execute(query.order_by(erasures.c.at)).first()
         return None if row is None else (row.subject, row.user)
 
+    def begun(self, subject: str) -> float | None:
+        """When the erasure of `subject` was begun that has no receipt yet: the keys are gone since then. UTC epoch
+        seconds.
+        """
+        with self._database.reading() as connection:
+            at = connection.execute(select(erasures.c.at).where(erasures.c.subject == subject)).scalar_one_or_none()
+        done = any(receipt["outcome"] == ERASED for receipt in self.receipts(subject=subject))
+        return None if done else at
+
     def finish(self, subject: str, receipt: Mapping[str, Any]) -> None:
-        """Keep a receipt, which has an `id`; the name of the subject is now forgotten here too."""
+        """Keep a receipt, which has an `id`. Where it says that the subject is erased, the name is now forgotten here
+        too; one that was held is still to be found by it.
+        """
         with self._database.writing() as connection:
-            connection.execute(update(erasures).where(erasures.c.subject == subject).values(name=None, user=None))
+            if receipt["outcome"] == ERASED:
+                connection.execute(update(erasures).where(erasures.c.subject == subject).values(name=None, user=None))
             connection.execute(
                 insert(receipts).values(id=receipt["id"], subject=subject, made=self._clock(), receipt=dict(receipt))
             )

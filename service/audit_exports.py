@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Final
 
 import msgspec
@@ -12,7 +13,7 @@ from audit.log import AuditLog
 from audit.offline.manifest import Manifest, name_of
 from service.bodies import Body
 from service.control import Control
-from tenancy.errors import InvalidInput
+from tenancy.errors import InvalidInput, Unavailable
 from tenancy.staging import staging
 
 MAX_RECORDS: Final = 10_000
@@ -58,7 +59,7 @@ def export_next(control: Control, log: AuditLog, wanted: ExportRequest) -> Expor
     until, accounted = min(ends, first + MAX_RECORDS), _ANYWHERE if wanted.as_of is None else wanted.as_of
     with staging(control.tenants.data_dir) as folder:
         if earlier is not None:
-            (folder / name_of(earlier.number)).write_bytes((wanted.after or "").encode())
+            _placed(folder / name_of(earlier.number), wanted.after or "")
         whole = wanted.as_of is None and until == newest
         made = export(
             log,
@@ -73,6 +74,13 @@ def export_next(control: Control, log: AuditLog, wanted: ExportRequest) -> Expor
             if not path.name.startswith(".") and (earlier is None or path.name != name_of(earlier.number))
         ]
     return ExportResponse(made.first, made.size, max(newest, made.size), files)
+
+
+def _placed(path: Path, text: str) -> None:
+    try:
+        path.write_bytes(text.encode())
+    except OSError as error:
+        raise Unavailable("the export cannot be written", item=path.name, remedy=str(error.strerror)) from error
 
 
 def _manifest(log: AuditLog, text: str) -> Manifest:

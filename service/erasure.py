@@ -28,8 +28,9 @@ from service.control import Control
 from service.retention import retained
 from service.users import delete_user
 from tenancy import directory, schema
-from tenancy.errors import NotFound
+from tenancy.errors import NotFound, Unavailable
 from tenancy.identity import Principal
+from tenancy.storage import DATA_FILE
 from tenancy.tenant import TenantHandle
 
 VERSION: Final = 1
@@ -47,6 +48,11 @@ _RETAINED: Final[Mapping[str, str]] = {
     "other_copies": "not reached: copies of the data directory made by other means, a database server's own logs and "
     "backups, and exports of readable texts that somebody made before",
 }
+_ELSEWHERE: Final[Mapping[str, str]] = {
+    "caches_of_other_servers": "with caches in files each server removes the answers from its own within minutes, and "
+    "one that is not running when it starts; nobody is served them",
+}
+_CUT_SHORT: Final = "an earlier run was cut short; what it destroyed is not counted here"
 
 
 @dataclass(slots=True)
@@ -77,13 +83,22 @@ def erase_user(control: Control, store: CacheStore, principal: Principal, named:
 
     Raises `NotFound`; `Unavailable` where the cache is out of reach, and then nothing has changed.
     """
-    handle, log = control.tenants.open(principal), trail.log
-    person = _find(control, handle, log, named)
+    log = trail.log
+    person, begun = _find(control, control.tenants.open(principal), log, named), log.subjects.unfinished(named)
+    if begun is not None and begun[0] != person.subject:
+        # Somebody came after a person of the same name whose erasure was cut short: that one first.
+        earlier = _erased(control, store, principal, _Person(*begun), trail)
+        trail.note(detail={"finished": earlier["id"]})
+    return _erased(control, store, principal, person, trail)
+
+
+def _erased(control: Control, store: CacheStore, principal: Principal, person: _Person, trail: Trail) -> dict[str, Any]:
+    log = trail.log
     trail.note(detail={"user": person.subject})
-    requested, held = time.time(), holds_on(log, person.subject)
+    requested, held, begun = time.time(), holds_on(log, person.subject), log.subjects.begun(person.subject)
     destroyed = {} if held else _destroyed(_erase(control, store, principal, person, trail), log, store)
     owner = {"tenant": principal.tenant, "tenant_id": principal.tenant_id}
-    return _receipt(control, log, trail, owner | {"subject": person.subject}, requested, held, destroyed)
+    return _receipt(control, log, trail, owner | {"subject": person.subject}, (requested, begun), held, destroyed)
 
 
 def erase_retained(control: Control, deleted: str, subject: str, trail: Trail) -> dict[str, Any]:
@@ -97,10 +112,10 @@ def erase_retained(control: Control, deleted: str, subject: str, trail: Trail) -
     if not log.subjects.known(subject):
         raise NotFound("nobody in this log has this reference", item=subject[:64], remedy="give an event's actor.ref")
     trail.note(detail={"user": subject, "log": log.log_id})
-    requested, held = time.time(), holds_on(log, subject)
+    requested, held, begun = time.time(), holds_on(log, subject), log.subjects.begun(subject)
     destroyed = {} if held else {"audit_texts": _texts(erase_texts(log, subject), log)}
     owner = {"tenant": name, "tenant_id": tenant_id}
-    return _receipt(control, log, trail, owner | {"subject": subject}, requested, held, destroyed)
+    return _receipt(control, log, trail, owner | {"subject": subject}, (requested, begun), held, destroyed)
 
 
 def _receipt(
@@ -108,14 +123,19 @@ def _receipt(
     log: AuditLog,
     trail: Trail,
     about: Mapping[str, str],
-    requested: float,
+    times: tuple[float, float | None],
     held: Sequence[Hold],
     destroyed: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Sign what happened, keep it beside the log, and put it on record."""
+    """Sign what happened, keep it beside the log, and put it on record. `times`: of the request, and of the first run
+    of it that was cut short.
+    """
     log.flush()
     head = log.head()
+    requested, begun = times
     kept = {"everything": "a legal hold keeps it until it is released"}
+    if begun is not None:
+        kept = {"what_was_left": "a legal hold keeps it until it is released; the texts in the audit were gone before"}
     receipt = control.tenants.deletion.signed(
         {
             "version": VERSION,
@@ -123,12 +143,13 @@ def _receipt(
             "id": f"er_{secrets.token_hex(12)}",
             **about,
             "requested": _iso(requested),
+            **({} if begun is None else {"begun": _iso(begun), "note": _CUT_SHORT}),
             "outcome": "held" if held else "erased",
             "finished": _iso(time.time()),
             "destroyed": destroyed,
             "holds": [{"id": hold.id, "placed": _iso(hold.placed)} for hold in held],
             "audit_log": {"size": head.size, "root": head.root.hex()},
-            "retained": kept if held else _RETAINED,
+            "retained": kept if held else {**_RETAINED, **(_ELSEWHERE if control.tenants.storage.shared else {})},
         }
     )
     log.subjects.finish(about["subject"], receipt)
@@ -170,7 +191,8 @@ def _find(control: Control, handle: TenantHandle, log: AuditLog, named: str) -> 
     raise NotFound(
         "no such user in this tenant",
         item=named[:200],
-        remedy="of one who was deleted, give the `actor.ref` of an event (`strongroom audit query`)",
+        remedy="of one who was deleted, give the `actor.ref` of an event (`strongroom audit query`); of one who was "
+        "erased, `strongroom user receipts` has the receipt",
     )
 
 
@@ -194,7 +216,12 @@ def _erase(control: Control, store: CacheStore, principal: Principal, person: _P
     if user_id is not None:
         gone.entries += store.invalidate(handle, Selector(user=user_id))
         gone.keys = control.tenants.deletion.forget_user(principal.tenant_id, user_id)
-    handle.erase_traces()
+    if not handle.erase_traces():
+        raise Unavailable(
+            "somebody reads a state of before, which keeps what was erased in the write-ahead log",
+            item=DATA_FILE,
+            remedy="erase the same name again when the export or backup under way has ended: there is no receipt yet",
+        )
     return gone
 
 

@@ -123,6 +123,8 @@ class LogCare:
                 return None
             self._worked = time.monotonic()
             found = verify(log, recover=True, between=self._rest)
+            # Whoever destroyed something meanwhile could not take it out of what this was reading.
+            log.erase_traces()
         except _Stopped:
             return None
         except _FAILURES as error:
@@ -137,7 +139,8 @@ class LogCare:
             last = connection.execute(_NEWEST.limit(1)).scalar_one_or_none()
             if last is None:
                 last = connection.execute(_FIRST.limit(1)).scalar_one_or_none()
-        return last is not None and log.now() - last >= self._every_s
+        # A time in the future is of a clock that was set back: nothing is known then.
+        return last is not None and not 0 <= log.now() - last < self._every_s
 
     def _rest(self) -> None:
         """As long as was worked since the last time."""

@@ -13,6 +13,7 @@ import secrets
 import shutil
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from sqlalchemy.engine import Connection
 
 from audit.log import read_head
 from audit.tables import AUDIT_FILE
+from cache.certificate.reports import forget_withdrawn
 from service.backup import LEDGER, MANIFEST, VERSION, LedgerManifest, Manifest, contents, detached
 from service.control import Control
 from tenancy import archive, ledger, schema
@@ -102,7 +104,7 @@ def restore_tenant(control: Control, path: Path, wish: Wish) -> dict[str, Any]:
         if wish.replace:
 
             def last() -> None:
-                newer = _withdraw_newer(data, withdrawals, _withdrawals(control, manifest, known, None))
+                newer = _withdraw_newer(data, manifest, withdrawals, _withdrawals(control, manifest, known, None))
                 summary["withdrawn_again"] = dict(Counter(summary["withdrawn_again"]) + newer)
 
             tenants.replace_data(name, data, named, last)
@@ -257,6 +259,7 @@ def _prepare(
         for what in later:
             if ledger.apply(connection, what):
                 counts[what[0]] += 1
+        _forget_people(connection, manifest, later)
         ledger.move_to(connection, position)
         lost = 0 if adapters else _revoke_adapters(connection, now)
         origin = {
@@ -271,13 +274,19 @@ def _prepare(
     return {**held, "withdrawals": withdrawals.source, "withdrawn_again": dict(counts), **again}
 
 
+def _forget_people(connection: Connection, manifest: Manifest, later: Sequence[Sequence[Any]]) -> None:
+    """Who was deleted or erased since is not to be told from what the evidence about hits holds, either."""
+    people = [str(what[1]) for what in later if what[0] == "user"]
+    forget_withdrawn(connection, base64.b64decode(manifest.audit_key), people)
+
+
 def _revoke_adapters(connection: Connection, now: float) -> int:
     """No backup holds adapters' files: what is on record without them would be refused at every use."""
     adapters = schema.adapters
     return connection.execute(update(adapters).where(adapters.c.revoked.is_(None)).values(revoked=now)).rowcount
 
 
-def _withdraw_newer(data: Database, known: Withdrawals, newest: Withdrawals) -> Counter[str]:
+def _withdraw_newer(data: Database, manifest: Manifest, known: Withdrawals, newest: Withdrawals) -> Counter[str]:
     """Withdraw what a writer withdrew who began before the tenant was suspended, and ended after `known` was read."""
     counts: Counter[str] = Counter()
     fresh = [entry for entry in newest.entries if entry[0] > known.position]
@@ -285,6 +294,7 @@ def _withdraw_newer(data: Database, known: Withdrawals, newest: Withdrawals) -> 
         with data.writing() as connection:
             for _, _, what in fresh:
                 counts[what[0]] += ledger.apply(connection, what)
+            _forget_people(connection, manifest, [what for _, _, what in fresh])
             ledger.move_to(connection, newest.position)
     return counts
 

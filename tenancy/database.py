@@ -9,6 +9,7 @@ from `tenancy.pools`, which bounds the open files.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
@@ -24,15 +25,17 @@ from tenancy.errors import Corrupt, NotFound, SchemaTooNew, StrongroomError, Una
 from tenancy.pools import ConnectionPools as ConnectionPools
 
 BUSY_TIMEOUT_MS = 10_000
+_WAL_PAUSE_S = 0.005
 PAGE_CACHE_KIB = 256
 """Memory for pages per connection, in KiB; many tenants are open at once."""
 
 # Parameters hold text of documents: they must not stand in the message of an error.
 _engine = create_engine("sqlite://", module=driver, query_cache_size=2_000, hide_parameters=True)
 
-# Result codes (https://sqlite.org/rescode.html): CORRUPT, NOTADB; BUSY, LOCKED, READONLY, IOERR, FULL, CANTOPEN.
+# Result codes (https://sqlite.org/rescode.html): CORRUPT, NOTADB; BUSY, LOCKED; READONLY, IOERR, FULL, CANTOPEN.
 _DAMAGED = frozenset({11, 26})
-_OUT_OF_REACH = frozenset({5, 6, 8, 10, 13, 14})
+_HELD = frozenset({5, 6})
+_OUT_OF_REACH = frozenset({8, 10, 13, 14})
 
 Migration = Callable[[Connection], None]
 
@@ -122,11 +125,14 @@ class Database:
         finally:
             self._turn.release()
 
-    def truncate_wal(self) -> None:
-        """Move all of the write-ahead log into the file and empty it, so that erased text is gone from both."""
+    def truncate_wal(self) -> bool:
+        """Move all of the write-ahead log into the file and empty it, so that erased text is gone from both.
+
+        Who reads is waited for, not for ever; False where somebody still did.
+        """
         self._prepare()
-        with self._connected() as connection:
-            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+        with self._explained(), self._connected() as connection:
+            return not connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()[0]
 
     def begin_again(self) -> None:
         """Remove a damaged file of what may get lost; the next transaction makes an empty one in its place.
@@ -196,6 +202,8 @@ class Database:
                 # A connection that met a damaged page fails at every later one.
                 self._pools.close_file(self.path)
                 raise Corrupt("the file is damaged", item=self.path.name, remedy="restore it from a backup") from error
+            if code in _HELD:
+                raise self._busy() from error
             if code in _OUT_OF_REACH:
                 raise self._out_of_reach() from error
             raise
@@ -219,6 +227,8 @@ class Database:
                 raise NotFound("the data was deleted", item=self.path.name) from None
             if not self.path.exists():
                 raise self._lost() from None
+            if _primary(error) in _HELD:
+                raise self._busy() from error
             if _primary(error) in _OUT_OF_REACH:
                 raise self._out_of_reach() from error
             raise Corrupt(
@@ -244,7 +254,7 @@ class Database:
         try:
             connection.execute(f"PRAGMA key = \"x'{self._key.hex()}'\"")
             connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-            connection.execute("PRAGMA journal_mode = WAL")
+            _keep_wal(connection)
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA secure_delete = ON")
@@ -349,6 +359,20 @@ def _ended(end: Callable[[], None]) -> None:
         end()
     except driver.Error as error:
         raise DBAPIError("end of a transaction", None, error) from error
+
+
+def _keep_wal(connection: Any) -> None:
+    """Let the file have a write-ahead log. To change the mode SQLite needs the file for itself and does not wait for
+    it, so two processes that open a new one at once would disturb each other; the mode lasts, so only new ones change.
+    """
+    until = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except driver.OperationalError as error:
+            if _primary(error) not in _HELD or time.monotonic() >= until:
+                raise
+            time.sleep(_WAL_PAUSE_S)
 
 
 def _primary(error: BaseException | None) -> int:

@@ -32,6 +32,11 @@ def keyed_hash(key: bytes, *parts: bytes | str | None) -> bytes:
     return hmac.digest(key, enc(*parts), hashlib.sha256)
 
 
+def audit_purpose(audit_key: bytes, name: str) -> bytes:
+    """A 32-byte key for one purpose, derived from a tenant's audit key."""
+    return derive(audit_key, f"strongroom/audit/{name}")
+
+
 def encrypt(key: bytes, plaintext: bytes, associated: bytes) -> bytes:
     """AES-256-GCM (NIST SP 800-38D): 12 random nonce bytes, then ciphertext and tag."""
     nonce = secrets.token_bytes(_NONCE_BYTES)

@@ -190,8 +190,9 @@ class PostgresDatabase:
             self._check(connection.execute(self._select_version).all())
             yield connection
 
-    def truncate_wal(self) -> None:
+    def truncate_wal(self) -> bool:
         """Nothing: the server's log, its vacuum and its encryption at rest are the operator's."""
+        return True
 
     @contextmanager
     def _locked(self) -> Iterator[Connection]:

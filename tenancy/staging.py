@@ -11,27 +11,45 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from tenancy.errors import Unavailable
+
 STAGING: Final = "staging"
 _SUFFIX: Final = ".lock"
 
 
 @contextmanager
 def staging(data_dir: Path) -> Iterator[Path]:
-    """A fresh private folder on the data directory's own disk, gone when the block ends."""
+    """A fresh private folder on the data directory's own disk, gone when the block ends. Raises `Unavailable`."""
     folder = data_dir / STAGING / secrets.token_hex(12)
-    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    unnamed, lock = folder.with_suffix(".new"), folder.with_suffix(_SUFFIX)
-    descriptor = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    lock = folder.with_suffix(_SUFFIX)
     try:
-        # Locked before it has its name, and the name before there is a folder: no folder is there without its lock.
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        unnamed.rename(lock)
-        folder.mkdir(mode=0o700)
+        descriptor = _made(folder, lock)
+    except OSError as error:
+        remedy = "check the disk (space, permissions, health)"
+        raise Unavailable(f"no folder for unfinished work: {error.strerror}", item=STAGING, remedy=remedy) from error
+    try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         lock.unlink(missing_ok=True)
         os.close(descriptor)
+
+
+def _made(folder: Path, lock: Path) -> int:
+    """Locked before it has its name, and the name before there is a folder: no folder is there without its lock."""
+    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    unnamed = folder.with_suffix(".new")
+    descriptor = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        unnamed.rename(lock)
+        folder.mkdir(mode=0o700)
+    except BaseException:
+        unnamed.unlink(missing_ok=True)
+        lock.unlink(missing_ok=True)
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def sweep_staging(data_dir: Path) -> int:
@@ -43,6 +61,10 @@ def sweep_staging(data_dir: Path) -> int:
             shutil.rmtree(folder, ignore_errors=True)
             lock.unlink(missing_ok=True)
             removed += 1
+    for lock in (data_dir / STAGING).glob(f"*{_SUFFIX}"):
+        # Of a process that ended before its folder was there, or behind its removal.
+        if not lock.with_suffix("").exists() and _abandoned(lock):
+            lock.unlink(missing_ok=True)
     return removed
 
 

@@ -51,8 +51,10 @@ class AnyDatabase(Protocol):
     def writing(self) -> AbstractContextManager[Connection]:
         """One write transaction, one at a time: committed at the end of the block, rolled back on any exception."""
 
-    def truncate_wal(self) -> None:
-        """Take erased text out of what the database keeps beside its tables, as far as this process can."""
+    def truncate_wal(self) -> bool:
+        """Take erased text out of what the database keeps beside its tables, as far as this process can; False where
+        somebody reads an older state for longer, and it stands there until that ends. Raises `Unavailable`.
+        """
 
 
 class Storage(Protocol):

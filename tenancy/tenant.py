@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection
 from tenancy import ledger, migrations, schema
 from tenancy.contract import Contract, stored_contract
 from tenancy.database import ConnectionPools, Database, Migration, Retired
-from tenancy.keys import TenantKeys, derive
+from tenancy.keys import TenantKeys, audit_purpose
 from tenancy.pauses import reached
 from tenancy.prepared import Prepared
 from tenancy.registry import FIRST, Registry, named
@@ -142,7 +142,7 @@ class AuditFiles:
         """A 32-byte key for one purpose, derived from the tenant's audit key once."""
         found = self._derived.get(name)
         if found is None:
-            found = self._derived[name] = derive(self._key, f"strongroom/audit/{name}")
+            found = self._derived[name] = audit_purpose(self._key, name)
         return found
 
     def database(
@@ -338,9 +338,11 @@ class TenantHandle:
         with self._storage.exclusive(self.tenant_id, name, timeout_s):
             yield
 
-    def erase_traces(self) -> None:
-        """Empty the write-ahead log after deletions, so that removed text is gone from the disk."""
-        self._data.truncate_wal()
+    def erase_traces(self) -> bool:
+        """Empty the write-ahead log after deletions, so that removed text is gone from the disk; False where somebody
+        reads an older state, and so keeps it. Raises `Unavailable`.
+        """
+        return self._data.truncate_wal()
 
 
 def _first_epochs(connection: Connection) -> None:

@@ -9,11 +9,12 @@ hits among the served ones is above the target, the template is suspended. Nothi
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import func, select, update
+from sqlalchemy.engine import Connection
 
 from cache.certificate import bound, evidence, negatives
 from cache.certificate.evidence import Place
@@ -21,10 +22,11 @@ from cache.certificate.retention import ASKER
 from cache.policy import CachePolicy
 from cache.standing import State
 from tenancy.errors import InvalidInput, NotFound
-from tenancy.keys import keyed_hash
+from tenancy.keys import audit_purpose, keyed_hash
 from tenancy.schema import cache_feedback, cache_judgements, cache_labelled, cache_negatives
 from tenancy.tenant import ReadView, TenantHandle, WriteView
 
+_PURPOSE: Final = "cache-askers"
 _SAID: Final = cache_feedback.c
 _PAIRS: Final = cache_negatives.c
 
@@ -99,16 +101,31 @@ def reports(view: ReadView, *, template: str | None = None, most: int = 1_000) -
 
 def asker_of(tenant: TenantHandle, user_id: str) -> bytes:
     """A keyed hash of a person, which tells only whether two labels or reports are of the same one."""
-    return keyed_hash(tenant.audit.purpose("cache-askers"), user_id)
+    return keyed_hash(tenant.audit.purpose(_PURPOSE), user_id)
 
 
 def forget_asker(view: WriteView, user_id: str) -> None:
     """Put random values in place of the hashes of a person who is deleted: what was counted stays counted, and nothing
     tells any more whose it was.
     """
-    known, instead = asker_of(view.tenant, user_id), secrets.token_bytes(32)
+    _forget(view, asker_of(view.tenant, user_id))
+
+
+def forget_withdrawn(connection: Connection, audit_key: bytes, user_ids: Iterable[str]) -> None:
+    """The same in the restored database of a tenant with this audit key, for people who were deleted after the backup;
+    the ids of the answers that they reported go too, since they may have been erased.
+    """
+    for user_id in user_ids:
+        known = keyed_hash(audit_purpose(audit_key, _PURPOSE), user_id)
+        for answer in connection.execute(select(_SAID.answer).where(_SAID.reporter == known)).scalars().all():
+            other = f"erased_{secrets.token_hex(16)}"
+            connection.execute(update(cache_feedback).where(_SAID.answer == answer).values(answer=other))
+        _forget(connection, known)
+
+
+def _forget(view: WriteView | Connection, known: bytes) -> None:
+    instead, labelled = secrets.token_bytes(32), cache_labelled.c
     view.execute(update(cache_feedback).where(_SAID.reporter == known).values(reporter=instead))
-    labelled = cache_labelled.c
     view.execute(
         update(cache_labelled).where(labelled.about == f"{ASKER}{known.hex()}").values(about=f"{ASKER}{instead.hex()}")
     )

@@ -148,6 +148,11 @@ class LocalStore:
             if gone < _STEP:
                 return removed
 
+    def askers(self, tenant: TenantHandle) -> set[str]:
+        """The ids of the users whose questions are remembered."""
+        with self._reading(tenant) as connection:
+            return set(connection.execute(select(tables.entries.c.origin_user).distinct()).scalars())
+
     def repair(self, tenant: TenantHandle) -> int:
         """Sweep, and count anew what the totals say; the rest the file's own constraints hold."""
         removed = self.sweep(tenant)
@@ -161,7 +166,8 @@ class LocalStore:
         """Remove the selected entries, their text also from the write-ahead log; returns how many."""
         with self._writing(tenant) as connection:
             removed = _delete(connection, _condition(selector, self.clock()))
-        if removed:
+        # Also where nothing was left to remove: whoever removed it may have died before this.
+        with self._reachable(tenant):
             _database(tenant).truncate_wal()
         return removed
 

@@ -72,6 +72,14 @@ class Purges(Protocol):
         """Remove all that is kept of a tenant that was deleted; returns how many entries. Nobody adds to it again."""
 
 
+@runtime_checkable
+class NamesAskers(Protocol):
+    """A store of which each server has one of its own, so that no other removes from it what a deleted user asked."""
+
+    def askers(self, tenant: TenantHandle) -> set[str]:
+        """The ids of the users whose questions are remembered."""
+
+
 class CacheStore(Protocol):
     """Entries of every tenant. What one tenant does evicts, finds, counts or slows down nothing of another's."""
 

@@ -36,7 +36,9 @@ async def attest_regularly(control: Control, port: Callable[[], int | None]) -> 
         return
     await asyncio.sleep(min(SETTLE_S, every))
     while True:
-        await asyncio.sleep(max(0.0, _newest(control.settings.data_path / FOLDER) + every - time.time()))
+        wait = _newest(control.settings.data_path / FOLDER) + every - time.time()
+        # Never longer than from one to the next: the clock may have been set back since.
+        await asyncio.sleep(min(max(0.0, wait), every))
         listening = port()
         if listening is None:
             await asyncio.sleep(1.0)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -181,9 +185,18 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 
 def _write(path: Path, text: str) -> None:
+    """As a whole or not at all: half a checkpoint would prove nothing, and keep its place."""
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
     try:
-        with path.open("x", encoding="utf-8", newline="\n") as file:
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        with partial.open("x", encoding="utf-8", newline="\n") as file:
             file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.rename(path)
     except OSError as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
         reason = f"the checkpoint cannot be written: {error.strerror}"
         raise InvalidInput(reason, item=str(path), remedy="name a new file, in a folder that is there") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,14 @@ from tests.audit.honest import RECORDS, Tally, run
 
 ROOT = Path(__file__).parents[2]
 RUNS = int(os.environ.get("HONEST_RUNS", "20"))
+
+
+@pytest.fixture
+def logs(tenants: Tenants) -> Iterator[AuditLogs]:
+    """As patient as those of the other process: a disk that stands still for seconds is no finding about a log."""
+    made = AuditLogs(tenants, deadline_s=60.0)
+    yield made
+    made.close()
 
 
 @pytest.mark.both_storages

@@ -153,3 +153,13 @@ def test_logs_are_signed_while_the_server_runs(house: House, care: LogCare, monk
     signed = latest(log)
     assert signed is not None
     assert signed.size == log.head().size
+
+
+def test_a_clock_that_was_set_back_puts_no_verification_off(house: House, clock: Clock, care: LogCare) -> None:
+    house.put("acme", "a.md", "Notice is three months.", allow=["tenant"])
+    clock.now += 4_000 * DAY
+    assert [one.ok for one in care.look()] == [True]
+    assert care.look() == []
+    clock.now -= 3_999 * DAY
+    assert [one.ok for one in care.look()] == [True]
+    assert care.look() == []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -286,3 +288,19 @@ def test_a_file_that_a_newer_program_migrated_meanwhile_is_refused(tmp_path: Pat
     assert texts(newer) == ["kept"]
     with pytest.raises(SchemaTooNew):
         texts(old)
+
+
+def test_a_new_file_that_another_process_holds_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both made it at once, and the other is still in its first transaction: no write-ahead log can begin yet."""
+    database, paused = open_file(tmp_path / "a"), threading.Event()
+    monkeypatch.setattr("tenancy.database.time.sleep", lambda _: paused.set())
+    with closing(module.driver.connect(str(tmp_path / "a"), isolation_level=None)) as other:
+        other.execute(f"PRAGMA key = \"x'{KEY.hex()}'\"")
+        other.execute("CREATE TABLE before (x)")
+        other.execute("BEGIN IMMEDIATE")
+        with ThreadPoolExecutor(1) as pool:
+            opened = pool.submit(texts, database)
+            assert paused.wait(10)
+            assert not opened.done()
+            other.execute("COMMIT")
+            assert opened.result(10) == []

@@ -26,8 +26,9 @@ from tenancy.objectives import Objectives
 
 
 def person(tenant: str = "acme", user: str = "ana") -> Principal:
+    roles = frozenset({Role.READER})
     return Principal(
-        f"t_{tenant}", tenant, f"u_{user}", user, frozenset(), frozenset({Role.READER}), "k_1", "api_key", "interactive", _SEAL
+        f"t_{tenant}", tenant, f"u_{user}", user, frozenset(), roles, "k_1", "api_key", "interactive", _SEAL
     )
 
 

@@ -8,11 +8,10 @@ import msgspec
 
 from admission.gate import LEASE_S, SharedLimits
 from admission.limits import Limits, TenantLimits
-from tenancy.limits import Away
+from tenancy.limits import Away, Seconds
 from tenancy.redis_settings import RedisSettings
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
-Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
 
 # Nothing is admitted without an answer: a moment of a busy machine is no outage.

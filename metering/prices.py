@@ -32,7 +32,8 @@ from tenancy.billing import PlanName
 from tenancy.errors import InvalidInput
 
 HopName = Literal["embed", "retrieve", "rerank", "generate", "cache"]
-MicroUnits = Annotated[int, msgspec.Meta(ge=0)]
+MicroUnits = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
+"""A million of the currency at most, so that sums of many events fit into a ledger."""
 
 FREE_PLAN: Final = "none"
 _PER: Final = 1_000_000

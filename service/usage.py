@@ -19,6 +19,8 @@ from service.inspection import moment
 from tenancy.errors import InvalidInput
 
 MAX_WHY: Final = 200
+MOST: Final = 10**15
+"""Microunits that an event can be charged with after corrections: what sums of a ledger can hold many times over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def correct(log: AuditLog, trail: Trail, event_id: str, microunits: int, why: st
     """Put a correction of one event on record, which is what books it. Returns the event that it is about.
 
     Raises `NotFound` for an event that there is not, and `InvalidInput` where nothing is changed, more is given back
-    than was charged, or a correction is to be corrected.
+    than was charged, more is charged than `MOST`, or a correction is to be corrected.
     """
     if not why or len(why) > MAX_WHY or not why.isprintable():
         raise InvalidInput(f"say why, in up to {MAX_WHY} characters", item="why")
@@ -75,6 +77,9 @@ def correct(log: AuditLog, trail: Trail, event_id: str, microunits: int, why: st
         raise InvalidInput(
             f"the event is charged with {charged} microunits", item="microunits", remedy="give back at most those"
         )
+    # It is put on record before it is booked: a number that no ledger can book would stop the ledger for good.
+    if charged + microunits > MOST:
+        raise InvalidInput(f"an event costs {MOST} microunits at most", item="microunits", remedy="charge less")
     said = Correction(
         corrects=event_id,
         microunits=microunits,

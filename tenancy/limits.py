@@ -6,8 +6,10 @@ from typing import Annotated, Literal
 
 import msgspec
 
-Amount = Annotated[int, msgspec.Meta(ge=0)]
-Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Amount = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+"""Up to what every store of counters counts exactly."""
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=31_622_400)]
+"""A year at most: JSON has no infinity, and where it is stored it would read as no bound of one's own."""
 WorkClass = Literal["interactive", "batch"]
 """People who wait, or programs that do not: batch work gives way where both wait."""
 Share = Annotated[float, msgspec.Meta(gt=0, le=1)]

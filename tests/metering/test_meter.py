@@ -144,7 +144,7 @@ def test_the_packaged_lists_are_lists(tmp_path: Path) -> None:
     (tmp_path / "p.toml").write_text(good)
     assert read_book(tmp_path).at("p", 0.0).price("embed").of(10, 10) == 1
     for bad in (good.replace("call", "calls"), good.replace("= 1\n", "= -1\n"), good.replace("embed", "embedding"),
-                good.replace("plan", "plam"), "=", 'plan = "P"'):  # fmt: skip
+                good.replace("= 1", "= 9999999999999"), good.replace("plan", "plam"), "=", 'plan = "P"'):  # fmt: skip
         (tmp_path / "p.toml").write_text(bad)
         with pytest.raises(InvalidInput) as refused:
             read_book(tmp_path)

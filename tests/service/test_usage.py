@@ -17,7 +17,7 @@ from metering.reconcile import reconcile
 from service.cli import run
 from service.log_care import LogCare
 from service.retention import prune_log
-from service.usage import Window, correct, usage_report
+from service.usage import MOST, Window, correct, usage_report
 from tenancy.billing import UsageTerms
 from tenancy.contract import Contract
 from tenancy.errors import InvalidInput
@@ -188,12 +188,16 @@ def test_a_correction_is_another_event_and_never_gives_back_more_than_was_charge
             control, principal, "usage.correct", lambda trail: correct(ledger.log, trail, about, amount, "by agreement")
         )
 
-    for wrong in (0, -charged - 1):
+    # Also what no ledger could book: it would be on record, and stop the ledger for good.
+    for wrong in (0, -charged - 1, MOST - charged + 1, 2**63 - 1, 10**30):
         with pytest.raises(InvalidInput):
             corrected(wrong)
+    corrected(MOST - charged)
+    assert by_hop(used(house, "?group_by=hop"))["generate"]["microunits"] == MOST
+    corrected(charged - MOST)
     corrected(-charged)
     row = by_hop(used(house, "?group_by=hop"))["generate"]
-    assert (row["microunits"], row["events"], row["corrections"]) == (0, 1, 1)
+    assert (row["microunits"], row["events"], row["corrections"]) == (0, 1, 3)
     assert ledger.charged(about) == 0
     with pytest.raises(InvalidInput):
         corrected(-1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,11 @@ def test_the_example_names_every_key_and_nothing_else() -> None:
         ({"metadata": {f"f{number}": "string" for number in range(65)}}, "metadata", ""),
         ({"metadata": []}, "metadata", ""),
         ({"admission": {"user": {"concurrent": -1}}}, "admission.user.concurrent", ""),
+        ({"admission": {"user": {"kv_tokens": 2**53 + 1}}}, "admission.user.kv_tokens", ""),
+        ({"admission": {"key": {"money_per_month": 10**30}}}, "admission.key.money_per_month", ""),
+        ({"admission": {"away": {"tokens": 2**64}}}, "admission.away.tokens", ""),
+        ({"admission": {"user": {"deadline_s": math.inf}}}, "admission.user.deadline_s", ""),
+        ({"admission": {"wait_s": math.nan}}, "admission.wait_s", ""),
         ({"model": ""}, "model", ""),
     ],
 )  # fmt: skip

@@ -20,7 +20,8 @@ SUMS: Final = (
     "computed_input", "computed_output", "served_input", "served_output", "milliseconds", "microunits", "saved",
 )  # fmt: skip
 COLUMNS: Final = ("events", "corrections", "tokens_computed", "tokens_served", *SUMS)
-_NO_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+# A spreadsheet takes a cell that begins so for a formula, some also the wide forms of East Asian scripts.
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def grouped(text: str) -> tuple[str, ...]:
@@ -103,8 +104,13 @@ def csv_lines(rows: Sequence[Mapping[str, Any]], by: Sequence[str]) -> Iterator[
         yield _line([_cell(row[name]) for name in columns])
 
 
+def no_formula(text: str) -> str:
+    """`text` as a cell that no spreadsheet calculates: an apostrophe stands before what would be a formula."""
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
 def _cell(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value.startswith(_NO_FORMULA) else value
+    return no_formula(value) if isinstance(value, str) else value
 
 
 def _line(values: Sequence[Any]) -> str:

@@ -18,6 +18,7 @@ from audit.reports.done import attestations_report, deletions_report
 from audit.reports.frame import Asked, Report, Row, Table
 from audit.reports.subject import subject_report
 from cache.stores.port import CacheStore
+from metering.usage import no_formula
 from service.control import Control
 from service.inspection import DEFAULT_LIMIT, moment, reference, window_of
 from tenancy.control import SYSTEM
@@ -32,8 +33,6 @@ _UNTOLD: Final = frozenset({"user", "persons"})
 
 _CERTIFICATES: Final = ("tenant", "tenant_id", "created", "deleted", "log_size", "log_root", "signature")
 _RECEIPTS: Final = ("id", "subject", "outcome", "finished", "signature")
-# A spreadsheet takes a cell that begins so for a formula, some also the wide forms of East Asian scripts.
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 # More digits than a record's number can have.
 _LONG: Final = 20
 
@@ -140,8 +139,7 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    text = str(value)
-    return f"'{text}" if isinstance(value, str) and text.startswith(_FORMULA) else text
+    return no_formula(value) if isinstance(value, str) else str(value)
 
 
 def _certificate(certificate: Mapping[str, Any], public: bytes) -> Row:

@@ -210,13 +210,15 @@ def test_groups_that_there_are_not_are_refused() -> None:
             grouped(text)
 
 
-def test_a_csv_has_a_line_a_row_and_no_formula(ledger: UsageLedger) -> None:
-    event = UsageEvent(id="a", seq=0, at=1.0, month="2026-11", request="r", hop="embed", feature="=1+1", microunits=5)
-    ledger.book([event])
-    lines = list(csv_lines(report(ledger, "acme", ("feature",)), ("feature",)))
-    assert lines[0].startswith("feature,events,corrections,tokens_computed,")
-    assert lines[1].startswith("'=1+1,1,0,0,0,")
-    assert len(lines) == 2
+@pytest.mark.parametrize("sign", ["=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20"])
+def test_a_csv_has_a_line_a_row_and_no_formula(ledger: UsageLedger, sign: str) -> None:
+    event = UsageEvent(id="a", seq=0, at=1.0, month="2026-11", request="r", hop="embed", feature=f"{sign}1+1")
+    ledger.book([event, msgspec.structs.replace(event, id="b", feature=f"help {sign}")])
+    lines = sorted(csv_lines(report(ledger, "acme", ("feature",)), ("feature",)))
+    assert lines[0].startswith(f"'{sign}1+1,1,0,0,0,")
+    assert lines[1].startswith("feature,events,corrections,tokens_computed,")
+    assert lines[2].startswith(f"help {sign},1,0,0,0,")
+    assert len(lines) == 3
 
 
 def test_counters_of_an_engine_are_added_over_their_labels() -> None:

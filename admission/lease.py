@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 from admission.counters import Counters, Crossing, Granted, Refused
-from admission.limits import BOUNDS, NO_AMOUNTS, Amounts
+from admission.limits import BOUNDS, NO_AMOUNTS, WINDOW_S, Amounts
 from admission.scopes import SHARED
 from tenancy.errors import LimitExceeded, LimitsUnavailable, Unavailable
 
@@ -21,6 +21,8 @@ AHEAD: Final = 32
 Price = Callable[[int, int], int]
 """Micro-units of so many input and output tokens."""
 T = TypeVar("T")
+_SHARED_RETRY_S: Final = (1.0, WINDOW_S + 1.0, 3_600.0)
+"""What is said of a wait at a limit over all tenants: to the second it would say when others asked."""
 _WORDS: Final = {bound.name: bound.words for bound in BOUNDS}
 
 
@@ -172,7 +174,7 @@ def refusal(refused: Refused) -> LimitExceeded | LimitsUnavailable:
         return LimitExceeded(
             "the service is at a limit of its own",
             scope=scope.kind,
-            retry_after=max(1.0, refused.retry_after),
+            retry_after=next((step for step in _SHARED_RETRY_S if step >= refused.retry_after), _SHARED_RETRY_S[-1]),
             remedy="try again later",
         )
     if refused.bound == "deadline":

@@ -19,6 +19,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
 from admission.counters import Ask, Granted, Refused
 from admission.fair import FairQueue, Party, Place
 from admission.lease import finished
@@ -125,15 +127,17 @@ class WaitingRoom:
         return await self._decision(place) if not waiting.decided.done() else waiting.decided.result()
 
     async def _in_turn(self, place: Place[_Waiting]) -> Granted | Refused:
-        self._turn_away()
+        # Whoever does not wait takes no place from those who do.
+        if place.item.wait_s:
+            self._turn_away()
         # Others' requests are tried too, whatever becomes of this one meanwhile.
         await finished(self._pass())
         return await self._decision(place)
 
     async def _decision(self, place: Place[_Waiting]) -> Granted | Refused:
         waiting = place.item
-        self._turn_away()
         if waiting.wait_s:
+            self._turn_away()
             self._look()
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, waiting.since + waiting.wait_s - self._clock())):
@@ -210,7 +214,8 @@ class WaitingRoom:
             return None
         waiting.refused = found
         if found.scope in self._scopes:
-            self._full[found.scope] = found
+            # Without what it needed: whoever is told of it next asked for something else.
+            self._full[found.scope] = msgspec.structs.replace(found, need=0)
         if not waiting.decided.done() and (not waiting.wait_s or _hopeless(found, waiting.wait_s)):
             waiting.decided.set_result(found)
             self._out(place)

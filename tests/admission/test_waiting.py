@@ -246,6 +246,23 @@ def test_where_waiting_cannot_help_nobody_waits() -> None:
     at(ask)
 
 
+def test_whoever_is_passed_over_learns_nothing_of_what_a_colleague_asked_for() -> None:
+    async def ask(rig: Rig) -> None:
+        capped = tenant(kv_tokens=100)
+        await rig.ask("running", capped, need=amounts(60), who="bo")
+        await rig.ask("large", capped, need=amounts(80), who="ana")
+        rig.now += 5
+        entry = await (await rig.ask("small", capped, need=amounts(10), who="cy", wait_s=0.0))
+        assert isinstance(entry.found, Refused)
+        assert (entry.found.scope, entry.found.bound) == (tenant_scope("acme"), "kv_tokens")
+        assert entry.found.need == 0
+        await rig.end("running", 60)
+        await rig.end("large", 80)
+        await rig.at_rest()
+
+    at(ask)
+
+
 def test_of_too_many_the_newest_of_whoever_has_most_gives_way() -> None:
     async def ask(rig: Rig) -> None:
         await rig.ask("first", SHARED, tenant())
@@ -257,6 +274,23 @@ def test_of_too_many_the_newest_of_whoever_has_most_gives_way() -> None:
         for name in ("first", "other", "agent 0"):
             await rig.end(name)
         assert sorted(rig.entered) == ["agent 0", "first", "other"]
+        await rig.at_rest()
+
+    at(ask, most=2)
+
+
+def test_whoever_does_not_wait_takes_no_place_in_the_queue() -> None:
+    async def ask(rig: Rig) -> None:
+        await rig.ask("first", SHARED, tenant())
+        for name in ("agent 0", "agent 1"):
+            await rig.ask(name, SHARED, tenant())
+        entry = await (await rig.ask("hasty", SHARED, tenant("globex"), by="globex", wait_s=0.0))
+        assert isinstance(entry.found, Refused)
+        assert (entry.found.scope, entry.found.bound) == (DEPLOYMENT, "concurrent")
+        assert len(rig.room) == 2
+        for name in ("first", "agent 0", "agent 1"):
+            await rig.end(name)
+        assert rig.entered == ["first", "agent 0", "agent 1"]
         await rig.at_rest()
 
     at(ask, most=2)

@@ -51,13 +51,26 @@ async def admitted(
         trail.course.waited(lease.waited_s)
         if lease.on_allowance:
             trail.note(detail={"admission": "allowance"})
-        yield lease
+        try:
+            yield lease
+        finally:
+            # Of what ended early the limits count what the ledger books: else a question that its asker always leaves
+            # before the answer would cost money, and never come to an end of it.
+            if not lease.settled:
+                read = lease.used.input if generates else _embedded(meter)
+                await lease.settle(read, lease.used.output, meter.microunits)
 
 
 async def settle(asking: Asking, finished: Answer) -> None:
     """Book what was used and note the answer's text; the trail and the lease end with their blocks."""
     await asking.lease.settle(finished.usage.input, finished.usage.output, asking.meter.microunits)
     asking.trail.note(answer=finished.text)
+
+
+def _embedded(meter: Meter) -> int:
+    """Tokens that were embedded: all that a question reads which only retrieves."""
+    uses = [hop.metered for hop in meter.hops if hop.name == "embed"]
+    return sum((use.computed if use.served is None else use.served)[0] for use in uses)
 
 
 def price_of(meter: Meter, opened: Opened, *, generates: bool) -> tuple[Price, str]:

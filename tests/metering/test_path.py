@@ -9,17 +9,20 @@ from dataclasses import replace
 
 import pytest
 
+from admission.limits import NO_AMOUNTS
 from generation.extractive import ExtractiveGenerator
-from metering.events import UsageEvent
+from metering.events import INGESTION, UsageEvent
 from metering.ledger import UsageLedger
 from metering.meter import Tariff
 from metering.prices import Price, PriceBook, PriceList
 from metering.reconcile import reconcile
 from metering.usage import events_of
+from retrieval import steps
 from retrieval.answer import answer
 from retrieval.question import Delta, Question
 from tenancy.control import Tenants
 from tenancy.errors import Unavailable
+from tenancy.limits import Limits, TenantLimits
 from tests.support.path import Path, open_path
 from tests.support.people import Company
 
@@ -84,3 +87,58 @@ def test_a_plan_that_is_not_in_force_answers_nobody_rather_than_for_free(tenants
         assert sum(one.microunits for one in booked(path, acme)) == 2 * len(
             [one for one in booked(path, acme) if one.hop == "cache"]
         )
+
+
+PRICED = PriceList(plan="p", revision="1", hops={"embed": Price(call=100), "retrieve": Price(call=10),
+                                                 "generate": Price(call=1, output_per_million=1_000_000)})  # fmt: skip
+LIMITED = TenantLimits(tenant=Limits(money_per_month=1_000_000))
+
+
+def spent_on_both_accounts(path: Path, acme: Company) -> tuple[int, int]:
+    """Microunits as the limits have counted them, and as the ledger has them."""
+    counted = asyncio.run(path.path.admission.use(acme.handle.tenant_id))
+    assert counted.held == counted.flight == NO_AMOUNTS
+    return counted.month.money, sum(one.microunits for one in booked(path, acme) if one.feature != INGESTION)
+
+
+@pytest.mark.parametrize("error", [Unavailable("x", item="x"), asyncio.CancelledError(), GeneratorExit()])
+@pytest.mark.parametrize("step", ["passages", "sources_of", "begin"])
+def test_what_ends_before_its_answer_counts_at_the_limits_as_it_is_booked(
+    tenants: Tenants, acme: Company, monkeypatch: pytest.MonkeyPatch, step: str, error: BaseException
+) -> None:
+    async def ends(*_: object) -> None:
+        raise error
+
+    with open_path(tenants, limits=LIMITED) as path:
+        path.put(acme.handle, "notice.md", TEXT, "tenant")
+        path.path = replace(path.path, tariff=Tariff(PriceBook([PRICED]), "p"))
+        with monkeypatch.context() as patched:
+            patched.setattr(steps, step, ends)
+            with pytest.raises(type(error)):
+                path.ask(acme.principal("ana"), QUESTION)
+            if step == "passages":
+                with pytest.raises(type(error)):
+                    path.retrieve(acme.principal("ana"), QUESTION)
+                read = asyncio.run(path.path.admission.use(acme.handle.tenant_id)).minute.input
+                assert read == path.embedder.token_count(QUESTION)
+        counted, in_ledger = spent_on_both_accounts(path, acme)
+        assert counted == in_ledger == {"passages": 200, "sources_of": 110, "begin": 110}[step]
+        path.ask(acme.principal("ana"), QUESTION)
+        counted, in_ledger = spent_on_both_accounts(path, acme)
+        assert counted == in_ledger > 220
+
+
+def test_a_stream_that_is_left_counts_at_the_limits_as_it_is_booked(tenants: Tenants, acme: Company) -> None:
+    async def leave(path: Path) -> None:
+        question = Question(QUESTION, secrets.token_hex(16))
+        async with aclosing(answer(path.path, acme.principal("ana"), question)) as events:
+            async for event in events:
+                if isinstance(event, Delta):
+                    return
+
+    with open_path(tenants, limits=LIMITED) as path:
+        path.put(acme.handle, "notice.md", TEXT, "tenant")
+        path.path = replace(path.path, tariff=Tariff(PriceBook([PRICED]), "p"))
+        asyncio.run(leave(path))
+        counted, in_ledger = spent_on_both_accounts(path, acme)
+        assert counted == in_ledger > 111

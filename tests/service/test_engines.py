@@ -17,10 +17,11 @@ from service import engine_check, engines
 from service.engine_check import EngineWatch
 from service.engines import build_engines, require_possible
 from service.settings import CollectionSettings, EngineSettings, Settings, load_settings
-from tenancy.contract import Contract
+from tenancy.contract import Contract, read_contract
 from tenancy.errors import InvalidInput, Unavailable
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "configs" / "examples"
+CONTRACT = EXAMPLES.parent / "contracts" / "example.toml"
 NEAR = "http://127.0.0.1:6333"
 
 
@@ -108,6 +109,15 @@ def test_a_contract_that_can_be_kept_is_taken() -> None:
     deployment = whole(settings(own={"dedicated_to": "acme"}), "hashing:128")
     require_possible(deployment, "acme", Contract(engine="own", tier="dedicated", model="hashing:128"))
     require_possible(deployment, "globex", Contract(model="hashing:64"))
+
+
+def test_the_example_of_a_contract_can_be_kept_by_a_deployment_as_it_comes() -> None:
+    example, deployment = read_contract(CONTRACT), load_settings(None, {})
+    require_possible(deployment, "acme", example)
+    other = msgspec.structs.replace(example.generation, models=("extractive",))
+    with pytest.raises(InvalidInput) as refused:
+        require_possible(deployment, "acme", msgspec.structs.replace(example, generation=other))
+    assert refused.value.item == "generation.models"
 
 
 class Away:

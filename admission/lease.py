@@ -24,6 +24,7 @@ T = TypeVar("T")
 _SHARED_RETRY_S: Final = (1.0, WINDOW_S + 1.0, 3_600.0)
 """What is said of a wait at a limit over all tenants: to the second it would say when others asked."""
 _WORDS: Final = {bound.name: bound.words for bound in BOUNDS}
+_ANOTHER: Final = "mint another root with POST /v1/roots"
 
 
 class Lease:
@@ -179,7 +180,10 @@ def refusal(refused: Refused) -> LimitExceeded | LimitsUnavailable:
         )
     if refused.bound == "deadline":
         return LimitExceeded(
-            f"the time of this {scope.kind} is over", scope=scope.kind, retry_after=refused.retry_after
+            f"the time of this {scope.kind} is over",
+            scope=scope.kind,
+            retry_after=refused.retry_after,
+            remedy=_ANOTHER,
         )
     return LimitExceeded(
         f"the {scope.kind}'s limit of {refused.limit} {words} is reached",
@@ -188,8 +192,16 @@ def refusal(refused: Refused) -> LimitExceeded | LimitsUnavailable:
         limit=refused.limit,
         used=refused.used,
         retry_after=refused.retry_after,
-        remedy=None if refused.need <= refused.limit else f"this request alone needs {refused.need}; ask for less",
+        remedy=_remedy(refused),
     )
+
+
+def _remedy(refused: Refused) -> str:
+    if refused.need > refused.limit:
+        return f"this request alone needs {refused.need}; ask for less"
+    if refused.scope.kind == "root" and refused.bound in ("requests", "tokens", "money"):
+        return _ANOTHER
+    return "GET /v1/limits shows each limit, and when it has room again"
 
 
 async def finished(work: Coroutine[Any, Any, T]) -> T:

@@ -21,6 +21,7 @@ from sqlalchemy import MetaData
 from service.control import keyring_of, master_key, open_tenants
 from service.engine_check import examine_engines
 from service.settings import MASTER_KEY_VARIABLE, Settings, known_keys
+from service.tariff import open_tariff
 from service.tenant_check import examine_tenants
 from tenancy.database import ConnectionPools, Database
 from tenancy.errors import Conflict, StrongroomError
@@ -63,6 +64,7 @@ def examine(settings: Settings) -> list[Finding]:
         ("engines", _engines),
         ("cache", _cache),
         ("limits", _limits),
+        ("prices", _prices),
         *([("adapters", _adapters)] if settings.generation.adapters_dir else []),
     ]
     rows = [_guarded(name, check, settings) for name, check in checks]
@@ -105,6 +107,13 @@ def _guarded(name: str, check: Callable[[Settings], Finding], settings: Settings
         return Finding(name, "wrong", str(StrongroomError(error.reason, item=error.item)), error.remedy)
     except OSError as error:
         return Finding(name, "wrong", f"{error.strerror}: {error.filename}", "check the path and its permissions")
+
+
+def _prices(settings: Settings) -> Finding:
+    tariff = open_tariff(settings.prices)
+    return Finding(
+        "prices", "ok", f"{tariff.book.at(tariff.plan, time.time()).id}; plans: {', '.join(tariff.book.plans)}"
+    )
 
 
 def _adapters(settings: Settings) -> Finding:
@@ -171,7 +180,8 @@ def _control_plane(settings: Settings) -> Finding:
         "control plane",
         "wrong",
         f"{here}, {len(refused)} cannot be served: {shown}",
-        "correct collections.engines, embedding.model or embedding.also; a damaged file: docs/operations/backup.md",
+        "correct collections.engines, embedding.model, embedding.also or prices, or the contract; a damaged file: "
+        "docs/operations/backup.md",
     )
 
 

@@ -34,6 +34,7 @@ def ask(
     filter: Annotated[
         str | None, Parameter(help='Only documents with such metadata, as JSON: {"field": "year", "ge": 2020}.')
     ] = None,
+    feature: Annotated[str | None, Parameter(help="What asks, by a name of your own, for the usage report.")] = None,
     cache: Annotated[
         Literal["default", "bypass", "refresh"] | None,
         Parameter(help="Use remembered answers, leave them, or replace them, as far as the template permits."),
@@ -57,7 +58,14 @@ def ask(
         where = None if filter is None else decode_body(filter.encode("utf-8", "surrogatepass"), dict[str, Any])
     except (InvalidInput, Malformed) as error:
         raise InvalidInput(f"it is no JSON object: {error.reason}", item="--filter", remedy="see ask --help") from None
-    given = {"query": question, "top_k": top_k, "template": template, "cache": cache, "filter": where}
+    given = {
+        "query": question,
+        "top_k": top_k,
+        "template": template,
+        "cache": cache,
+        "filter": where,
+        "feature": feature,
+    }
     body = decode_body(json.dumps(given).encode(), AnswerRequest)
 
     async def run() -> Answer:

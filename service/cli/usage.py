@@ -59,7 +59,10 @@ def report(
     from metering.usage import csv_lines, grouped
     from service.retention import one_log
     from service.usage import Window, usage_report
+    from tenancy.errors import InvalidInput
 
+    if (tenant is None) == (deleted is None):
+        raise InvalidInput("usage is of one tenant", item="--tenant", remedy="give --tenant NAME or --deleted ID")
     window, by = Window.of(since, until), grouped(group_by)
     with opened(common) as control:
         principal, log = one_log(control, tenant, system=False, deleted=deleted)

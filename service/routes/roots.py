@@ -109,7 +109,7 @@ def _require_sight_of_bill(principal: Principal, tenant: TenantHandle) -> None:
     """
     if tenant.contract.usage.tokens == "actual" and not _BILL & principal.roles:
         raise Forbidden(
-            "the tenant pays for computed tokens, so that a budget of money needs the role admin or auditor",
+            "the tenant pays for computed tokens, so that a budget of money needs the role admin or auditor as well",
             item="money",
             remedy="bound `tokens`, or draw from a root of yours that was minted with such a key",
         )

@@ -278,7 +278,9 @@ def test_every_mutating_command_is_on_record(acme: Run, folder: Path) -> None:
 def test_doctor_finds_nothing_wrong_and_then_something(acme: Run, folder: Path) -> None:
     rows = data(acme("doctor", "--json"))
     assert {row["state"] for row in rows} <= {"ok", "note"}
-    assert {"master key", "sqlite", "fsync", "descriptors", "pool default", "engines"} <= {row["check"] for row in rows}
+    assert {"master key", "sqlite", "fsync", "descriptors", "pool default", "engines", "prices"} <= {
+        row["check"] for row in rows
+    }
     (folder / "master.key").chmod(0o644)
     code, out, _ = acme("doctor", "--json")
     wrong = [row for row in json.loads(out) if row["state"] == "wrong"]
@@ -287,6 +289,17 @@ def test_doctor_finds_nothing_wrong_and_then_something(acme: Run, folder: Path) 
     (folder / "master.key").write_text("A" * 43 + "=\n")
     code, out, _ = acme("doctor", "--json")
     assert (code, "control plane" in [row["check"] for row in json.loads(out) if row["state"] == "wrong"]) == (1, True)
+
+
+def test_doctor_says_which_price_lists_cannot_be_read(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli("doctor", "--create-master-key")
+    for key, value, said in (("FOLDER", "/nowhere", "/nowhere"), ("PLAN", "gold", "the plans are example, none")):
+        with monkeypatch.context() as change:
+            change.setenv(f"STRONGROOM_PRICES__{key}", value)
+            code, out, _ = cli("doctor", "--json")
+        (row,) = [row for row in json.loads(out) if row["check"] == "prices"]
+        assert (code, row["state"]) == (1, "wrong")
+        assert said in f"{row['finding']} {row['remedy']}"
 
 
 def test_doctor_says_that_a_generator_is_away(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,6 +85,7 @@ def test_the_calls_of_a_root_are_counted_on_every_route_and_named_in_the_audit(h
     if path != "/v1/chat/completions":
         found = problem(response, 429, "limit-exceeded")
         assert (found["scope"], found["bound"], found["limit"], found["used"]) == ("root", "requests", 2, 2)
+        assert "mint another root" in found["remedy"]
     (refused,) = events_of(house, response)
     assert (refused["outcome"], refused["request"]["root"]) == ("refused", root["id"])
     assert "branch" not in refused.get("detail", {})
@@ -341,6 +342,7 @@ def test_no_user_mints_without_end(folder: Path) -> None:
         for _ in range(2):
             mint(house, key)
         found = problem(house.post("/v1/roots", key, {}), 429, "limit-exceeded")
+        assert "GET /v1/limits" in found["remedy"], "another root would be refused as well"
         assert (found["scope"], found["limit"]) == ("root", 2)
         mint(house, house.key("acme", "bo"))
         assert ask(house, key, None).status_code != 429

@@ -254,7 +254,9 @@ def test_the_commands_report_and_reconcile(command: Commands, folder: Path) -> N
     command("key", "create", "--tenant", "acme", "--user", "ana")
     (folder / "notice.md").write_text("The notice period is three months.")
     assert run(["ingest", str(folder / "notice.md"), "--tenant", "acme", "--allow", "tenant"]) == 0
-    command("ask", QUESTION["query"], "--tenant", "acme", "--user", "ana")
+    command("ask", QUESTION["query"], "--tenant", "acme", "--user", "ana", "--feature", "desk")
+    found = command("usage", "report", "--tenant", "acme", "--group-by", "feature")
+    assert {row["feature"] for row in found["rows"]} == {"ingestion", "desk"}
     found = command("usage", "report", "--tenant", "acme", "--group-by", "hop")
     assert {row["hop"] for row in found["rows"]} >= {"cache", "embed", "retrieve", "generate"}
     listed = command("usage", "list", "--tenant", "acme")
@@ -268,6 +270,11 @@ def test_the_commands_report_and_reconcile(command: Commands, folder: Path) -> N
     (row,) = found["tenants"]
     assert row["agrees"]
     assert found["generation"]["engines"] == {"prompt": 0, "cached": 0, "generated": 2}
+
+
+def test_a_report_names_one_tenant(command: Commands) -> None:
+    for words in ((), ("--tenant", "acme", "--deleted", "t_1")):
+        assert "give --tenant NAME or --deleted ID" in command("usage", "report", *words, code=2)
 
 
 def _there(ledger: UsageLedger, event_id: str) -> bool:

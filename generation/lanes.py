@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, Literal, Protocol, TypeVar
 
 from admission.fair import FairQueue, Party, Place
+from generation.occupancy import Occupancy
 from tenancy.errors import Unavailable
 
 _STREAM_TOKENS: Final = 200
@@ -117,11 +118,13 @@ class Ticket(Generic[S]):
 
     def wrote(self, tokens: int) -> None:
         """So many tokens of the answer came since the last call."""
-        self._lanes.fair.used(self._place, self._place.read, self._place.written + tokens)
+        self.settle(self._place.read, self._place.written + tokens)
 
     def settle(self, read: int, written: int) -> None:
         """The engine's own count: tokens of the prompt that it read, without those it had in memory, and written."""
+        before = self._place.written
         self._lanes.fair.used(self._place, read, written)
+        self._lanes.occupancy.grows(self._place.party.tenant, self._place.written - before)
 
     def refund(self) -> None:
         """The engine failed: of a prompt without a first token nothing is charged."""
@@ -160,6 +163,7 @@ class Lanes(Generic[S]):
     def __init__(self, seats: Callable[[], Sequence[S]], terms: LaneTerms) -> None:
         self.terms = terms
         self.fair: FairQueue[_Ask[S]] = FairQueue(patience_s=terms.patience_s)
+        self.occupancy = Occupancy()
         self._seats = seats
         self._waiting: dict[_Ask[S], Place[_Ask[S]]] = {}
         self._tenants: Counter[str] = Counter()
@@ -253,6 +257,7 @@ class Lanes(Generic[S]):
 
     def _ticket(self, ask: _Ask[S], place: Place[_Ask[S]], seat: S) -> Ticket[S]:
         load = seat.load
+        self.occupancy.begins(seat, ask.party.tenant, ask.tokens)
         load.requests += 1
         load.large += not ask.small
         load.prefill += ask.tokens
@@ -310,7 +315,9 @@ class Lanes(Generic[S]):
         for left in leaving:
             if not left.done():
                 left.set_result(None)
-        self.fair.leave(ticket._place)
+        place = ticket._place
+        self.fair.leave(place)
+        self.occupancy.ends(ticket.seat, place.party.tenant, ticket.tokens + place.written)
         if ticket.tenant is not None:
             _less(ticket.seat.load.tenants, ticket.tenant)
             self._tenants[ticket.tenant] -= 1

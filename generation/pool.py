@@ -97,6 +97,7 @@ class Pool:
             self._take(one)
         self.company = Company(self.terms.name)
         self._lanes: Lanes[Replica] = Lanes(lambda: self.replicas, self.terms.lanes)
+        self.occupancy = self._lanes.occupancy
         self._quarantine = Quarantine(self.terms.quarantine_s)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._watching: asyncio.Task[None] | None = None

@@ -32,7 +32,7 @@ from service.logs import configure_logging
 from service.loopback import is_loopback
 from service.metrics.export import traces_of
 from service.metrics.judge import Judge
-from service.metrics.pools import shares
+from service.metrics.pools import shares, uses
 from service.settings import ServerSettings, Settings
 from service.wiring import ServerLock, Services, build
 from tenancy.errors import InvalidInput, StrongroomError, Unavailable
@@ -180,7 +180,8 @@ async def _administered(server: _Server, admin: _Server | None) -> AsyncIterator
 
 
 def _judge(services: Services) -> Judge:
-    return Judge(services.control, services.signals, services.workers, lambda: shares(services.path.routes))
+    routes = services.path.routes
+    return Judge(services.control, services.signals, services.workers, lambda: shares(routes), lambda: uses(routes))
 
 
 def _admin(services: Services) -> _Server | None:

@@ -87,6 +87,9 @@ class Families:
             "strongroom_isolation_violations", "Layers that an attestation by this server found not apart.", registry=on
         )
         self._waiting = Gauge("strongroom_pool_waiting_requests", "Requests that wait now.", ["pool"], registry=on)
+        self._engine = Counter(
+            "strongroom_pool_engine_seconds", "Time in which replicas had requests, in sum.", ["pool"], registry=on
+        )
         self._running = Gauge("strongroom_pool_running_requests", "Requests at replicas now.", ["pool"], registry=on)
 
     def _of_tenants(self) -> None:
@@ -165,6 +168,9 @@ class Families:
             share = found.get(tenant)
             if share is not None and share.ratio is not None:
                 self._tenant_share.labels(tenant).set(share.ratio)
+
+    def engine(self, pool: str, seconds: float) -> None:
+        self._engine.labels(pool).inc(seconds)
 
     def breached(self, objective: str) -> None:
         self._breaches.labels(objective).inc()

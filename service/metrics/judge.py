@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from admission.shares import Share
 from audit.record import Actor, Draft, Request
+from generation.occupancy import EngineUse
 from service.control import Control
 from service.metrics.objectives import Breach, breaches, enough
 from service.metrics.signals import Signals
@@ -29,12 +30,19 @@ _log = structlog.get_logger("strongroom.objectives")
 
 
 class Judge:
-    """Judges each tenant's windows once. `shares` gives what tenants received and were due since it was called last."""
+    """Judges each tenant's windows once. `shares` gives what tenants received and were due since it was called last,
+    `uses` what they had of the engines of each pool.
+    """
 
     def __init__(
-        self, control: Control, signals: Signals, workers: Workers, shares: Callable[[], Mapping[str, Share]]
+        self,
+        control: Control,
+        signals: Signals,
+        workers: Workers,
+        shares: Callable[[], Mapping[str, Share]],
+        uses: Callable[[], Iterable[tuple[str, Mapping[str, EngineUse]]]],
     ) -> None:
-        self._shares = shares
+        self._shares, self._uses = shares, uses
         self._control = control
         self._signals = signals
         self._workers = workers
@@ -49,6 +57,7 @@ class Judge:
         """Judge what has ended; returns what was missed."""
         found: list[Breach] = []
         self._signals.take_shares(self._shares())
+        self._signals.take_uses(self._uses())
         now = self._signals.now
         for tenant_id, history in self._signals.windows.rolled(now):
             window = history.unjudged

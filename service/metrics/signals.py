@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -11,6 +11,7 @@ import structlog
 
 from admission.shares import Share
 from audit.ended import Ended
+from generation.occupancy import EngineUse
 from service.metrics.families import Families
 from service.metrics.patterns import Retries
 from service.metrics.seen import ANSWER, Seen, fate_of, seen
@@ -90,6 +91,14 @@ class Signals:
             last = history.last
             recent[history.name] = history.current.share + (Share() if last is None else last.share)
         self.families.shares(recent)
+
+    def take_uses(self, uses: Iterable[tuple[str, Mapping[str, EngineUse]]]) -> None:
+        """What tenants (by id) had of the engines of each pool (by name), since this was called last."""
+        now = self._clock()
+        for pool, by_tenant in uses:
+            self.families.engine(pool, sum(use.engine_ns for use in by_tenant.values()) / 1e9)
+            for tenant_id, use in by_tenant.items():
+                self.windows.add_use(tenant_id, use, now)
 
     def report(self, tenant_id: str, tenant: str) -> TenantSignals:
         """The figures of a tenant; of one that asked nothing they are zeros."""

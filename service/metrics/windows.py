@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from admission.shares import Share
+from generation.occupancy import EngineUse
 from service.metrics.seen import Seen
 from service.metrics.sketch import Sketch
 
@@ -38,7 +39,8 @@ class Figures(msgspec.Struct, frozen=True):
     failures) and `rejected` (the caller's mistake). `total`, `queue_wait`, `first_token` and `per_output_token` are of
     answers. `share_received` and `share_due` are work (tokens read + 2 x tokens written, `admission.shares`), and
     `share` the one by the other. `retry_rate` and `abandon_rate` are shares of questions, `edit_rate` of the answers
-    that were told about in this time.
+    that were told about in this time. `engine_s` are seconds of replicas, and `kv_peak_tokens` the most tokens in
+    flight at one pool, both estimates (`generation.occupancy`).
     """
 
     since: float
@@ -59,6 +61,8 @@ class Figures(msgspec.Struct, frozen=True):
     share_received: float
     share_due: float
     share: float | None
+    engine_s: float
+    kv_peak_tokens: int
     retry_rate: float | None
     edit_rate: float | None
     abandon_rate: float | None
@@ -76,6 +80,7 @@ class Window:
         self.retries = self.abandoned = self.edited = self.told = 0
         self.input_tokens = self.output_tokens = 0
         self.share = Share()
+        self.engine = EngineUse()
         self.total, self.queue, self.first, self.per_token = Sketch(), Sketch(), Sketch(), Sketch()
 
     def add(self, one: Seen, *, retry: bool) -> None:
@@ -108,6 +113,7 @@ class Window:
         for name in _COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.share += other.share
+        self.engine += other.engine
         for name in _SKETCHES:
             getattr(self, name).merge(getattr(other, name))
 
@@ -136,6 +142,8 @@ class Window:
             share_received=self.share.received,
             share_due=self.share.due,
             share=self.share.ratio,
+            engine_s=self.engine.engine_ns / 1e9,
+            kv_peak_tokens=self.engine.kv_peak,
             retry_rate=_rate(self.retries, self.questions),
             edit_rate=_rate(self.edited, self.told),
             abandon_rate=_rate(self.abandoned, self.questions),
@@ -182,6 +190,13 @@ class Windows:
             self._roll(history, now)
             history.current.share += share
 
+    def add_use(self, tenant_id: str, use: EngineUse, now: float) -> None:
+        """Use of the engines by a tenant that was seen; of one that was not, nothing is kept."""
+        history = self._histories.get(tenant_id)
+        if history is not None:
+            self._roll(history, now)
+            history.current.engine += use
+
     def find(self, tenant_id: str, now: float) -> History | None:
         """The history of a tenant, with windows up to `now`."""
         history = self._histories.get(tenant_id)
@@ -213,11 +228,12 @@ class Windows:
         if window.since >= begin:
             return
         window.until = window.since + self.window_s
-        if window.requests or window.share != Share():
+        is_judged = bool(window.requests) or window.share != Share()
+        if is_judged or window.engine != EngineUse():
             history.ended.append(window)
         while history.ended and history.ended[0].since < begin - KEPT * self.window_s:
             history.ended.popleft()
-        if window.requests or window.share != Share():
+        if is_judged:
             if history.unjudged is None:
                 history.unjudged = Window(window.since)
             history.unjudged.merge(window)

@@ -16,6 +16,7 @@ KEPT = {
     "generation/adapters/loading.py": "a replica, then an adapter's random id; numbers without content",
     "cache/flight.py": "(tenant id, namespace, exact key); futures without content, for questions in flight",
     "generation/lanes.py": "requests that wait for one pool; each leaves as it ends",
+    "generation/occupancy.py": "tenant id; numbers without content, of those that run at a replica",
     "generation/placement.py": "pools of earlier settings whose streams have not ended; they leave with the last",
     "generation/quarantine.py": "digest, under a key of the process, of (tenant id, request); a fixed number",
     "indexing/collections/open.py": "tenant id; locks for loads under way (snapshots: tenancy.recent, by bytes)",

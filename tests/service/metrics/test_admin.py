@@ -14,6 +14,7 @@ import pytest
 from litestar.testing import TestClient
 
 from admission.shares import Share
+from generation.occupancy import EngineUse
 from service.admin import create_admin
 from service.metrics.export import traces_of
 from service.metrics.judge import ACTION, Judge
@@ -126,7 +127,7 @@ class TestObjectives:
         for _ in range(LEAST):
             one = Seen(record.id, "strict", "answer", given.get("fate", "answered"), total_s=30.0)
             signals.windows.add(one, then)
-        judge = Judge(house.services.control, signals, house.services.workers, lambda: given.get("shares", {}))
+        judge = Judge(house.services.control, signals, house.services.workers, lambda: given.get("shares", {}), list)
         before = len(house.events("strict"))
         found = asyncio.run(judge.look())
         assert asyncio.run(judge.look()) == []  # once
@@ -144,17 +145,19 @@ class TestObjectives:
         assert self.judged(house, Objectives(p99_s=40.0, availability=0.9)) == []
         assert self.judged(house, Objectives()) == []
 
-    def test_shares_come_from_the_pools(self, house: House) -> None:
+    def test_shares_and_use_of_the_engines_come_from_the_pools(self, house: House) -> None:
         tenant_id = house.services.control.tenants.show("acme").id
         judge = Judge(
             house.services.control,
             house.services.signals,
             house.services.workers,
             lambda: {tenant_id: Share(80.0, 100.0, 50.0), "t_gone": Share(1.0, 1.0, 0.0)},
+            lambda: [("main", {tenant_id: EngineUse(1_500_000_000, 700), "t_gone": EngineUse(9, 9)})],
         )
         asyncio.run(judge.look())
         found = house.services.signals.report(tenant_id, "acme").kept
         assert (found.share_received, found.share_due, found.share) == (80.0, 100.0, 0.8)
+        assert (found.engine_s, found.kv_peak_tokens) == (1.5, 700)
 
 
 class TestTraces:

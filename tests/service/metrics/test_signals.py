@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from admission.shares import Share
 from audit.ended import Course, Ended, Step
 from audit.record import CacheUse, GenerationUse
+from generation.occupancy import EngineUse
 from service.metrics.families import Families
 from service.metrics.labels import OTHER, TenantLabels
 from service.metrics.objectives import LEAST, LEAST_DUE, breaches, enough
@@ -230,6 +231,31 @@ class TestRates:
             detail = {"verdict": verdict, "layers": layers}
             signals.ended(ended(action="attest", principal=None, generation=None, detail=detail))
         assert signals.report("t_none", "none").isolation_violations == 2
+
+
+class TestEngineUse:
+    def test_times_of_windows_and_pools_add_up_and_of_peaks_the_highest_stays(self) -> None:
+        clock = Clock()
+        signals = Signals(clock=clock)
+        signals.ended(ended())
+        mine = person().tenant_id
+        signals.take_uses([("main", {mine: EngineUse(2_000_000_000, 900)}), ("old", {mine: EngineUse(1, 100)})])
+        clock.now += 300
+        # No request ended in this window: what streams uses the engine all the same.
+        signals.take_uses([("main", {mine: EngineUse(500_000_000, 400), "t_unseen": EngineUse(7, 7)})])
+        clock.now += 300
+        found = signals.report(mine, "acme")
+        assert found.last is not None
+        assert (found.current.engine_s, found.current.kv_peak_tokens) == (0.0, 0)
+        assert (found.last.engine_s, found.last.kv_peak_tokens) == (0.5, 400)
+        assert (found.kept.engine_s, found.kept.kv_peak_tokens) == (2.500000001, 900)
+        assert signals.report("t_unseen", "unseen").kept.engine_s == 0.0
+
+    def test_the_series_counts_all_tenants_of_a_pool_and_names_none(self) -> None:
+        signals = Signals(clock=Clock())
+        for _ in range(2):
+            signals.take_uses([("main", {"t_acme": EngineUse(2_000_000_000), "t_blue": EngineUse(500_000_000)})])
+        assert list(samples(signals.families, "strongroom_pool_engine_seconds_total")) == [({"pool": "main"}, 5.0)]
 
 
 class TestObjectives:

@@ -86,9 +86,9 @@ class Occupancy:
         """Give the time since the last change to whoever ran. Parts are differences of whole sums: none is lost."""
         elapsed, self._since[replica] = now - self._since.get(replica, now), now
         running = self._running.get(replica, Counter[str]())
-        counted = given = 0
+        total, counted, given = running.total(), 0, 0
         for tenant, requests in running.items():
             counted += requests
-            part = elapsed * counted // running.total() - given
+            part = elapsed * counted // total - given
             given += part
             self._tenants[tenant].engine_ns += part

@@ -12,26 +12,46 @@ FIRST_OUTPUT: Final = 256
 _WEIGHT: Final = 0.2
 _KEPT: Final = 10_000
 
+_Averages = OrderedDict[tuple[str, str], float]
+
 
 class ExpectedOutput:
-    """Thread-safe; forgets whoever asked longest ago."""
+    """Thread-safe. Keeps `kept` averages of all tenants together. With more to keep, each tenant has an equal share:
+    whoever has more forgets those of its users that asked longest ago, and nobody else loses any.
+    """
 
     def __init__(self, kept: int = _KEPT) -> None:
         self._kept = kept
-        self._averages: OrderedDict[tuple[str, str, str], float] = OrderedDict()
+        self._count = 0
+        self._tenants: dict[str, _Averages] = {}
         self._lock = threading.Lock()
 
     def of(self, tenant: str, user: str, model: str, most: int) -> int:
         """Tokens of the next answer, within [64, `most`], or `most` where that is less."""
         with self._lock:
-            average = self._averages.get((tenant, user, model), FIRST_OUTPUT)
+            averages = self._tenants.get(tenant)
+            average = FIRST_OUTPUT if averages is None else averages.get((user, model), FIRST_OUTPUT)
         return min(most, max(LEAST_OUTPUT, round(average)))
 
     def learn(self, tenant: str, user: str, model: str, produced: int) -> None:
         """An answer of `produced` tokens was generated."""
-        key = (tenant, user, model)
+        key = (user, model)
         with self._lock:
-            average = self._averages.pop(key, None)
-            self._averages[key] = produced if average is None else average + _WEIGHT * (produced - average)
-            if len(self._averages) > self._kept:
-                self._averages.popitem(last=False)
+            averages = self._tenants.setdefault(tenant, OrderedDict())
+            average = averages.pop(key, None)
+            averages[key] = produced if average is None else average + _WEIGHT * (produced - average)
+            self._count += average is None
+            if self._count > self._kept:
+                self._forget(tenant)
+
+    def _forget(self, newest: str) -> None:
+        """`newest` has just learnt. Only where it has no more than its share are all tenants looked through."""
+        share = max(1, self._kept // len(self._tenants))
+        owner = newest
+        if len(self._tenants[newest]) <= share:
+            owner = max(self._tenants, key=lambda tenant: len(self._tenants[tenant]))
+        averages = self._tenants[owner]
+        averages.popitem(last=False)
+        self._count -= 1
+        if not averages:
+            del self._tenants[owner]

@@ -145,6 +145,33 @@ def test_expectations_are_forgotten_oldest_first() -> None:
     assert [expected.of("t", user, "m", 4_096) for user in ("a", "b", "c")] == [FIRST_OUTPUT, 1_000, 1_000]
 
 
+def test_a_tenant_of_many_users_pushes_nobody_else_out() -> None:
+    kept, many = 30, 1_000
+    expected = ExpectedOutput(kept=kept)
+    tenants = ("a", "b", "crowd")
+
+    def known(tenant: str, users: int) -> int:
+        return sum(expected.of(tenant, f"u{user}", "m", 4_096) == 1_000 for user in range(users))
+
+    for user in range(many):
+        expected.learn("crowd", f"u{user}", "m", 1_000)
+    assert known("crowd", many) == kept
+    for tenant in tenants[:2]:
+        for user in range(kept // len(tenants)):
+            expected.learn(tenant, f"u{user}", "m", 1_000)
+    for user in range(many, 2 * many):
+        expected.learn("crowd", f"u{user}", "m", 1_000)
+        assert {known("a", 10), known("b", 10)} == {10}
+    assert known("crowd", 2 * many) == 10
+
+
+def test_more_tenants_than_are_kept_forget_the_oldest() -> None:
+    expected = ExpectedOutput(kept=2)
+    for tenant in ("a", "b", "c"):
+        expected.learn(tenant, "u", "m", 1_000)
+    assert [expected.of(tenant, "u", "m", 4_096) for tenant in ("a", "b", "c")] == [FIRST_OUTPUT, 1_000, 1_000]
+
+
 def test_the_prompt_once_known_is_held_exactly(ana: Principal) -> None:
     async def main() -> None:
         door = gate(user=Limits(tokens_per_minute=1_000))

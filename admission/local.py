@@ -107,7 +107,7 @@ class LocalCounters:
                 scope = DEPLOYMENT if held is None else held.ask.draws[0].scope
                 return Refused(scope, "lease", 0, 0, 0, BUSY_RETRY_S)
             held.expires = now + held.ask.ttl_s
-            held.reported = list(map(max, held.reported, _vector(used)))
+            held.reported = _more(held.reported, _vector(used))
             change, wanted = _change(held, more)
             if any(change):
                 _hold(held, change)
@@ -281,6 +281,12 @@ def _vector(amounts: Amounts) -> Vector:
 
 def _amounts(vector: Vector) -> Amounts:
     return Amounts(vector[0], vector[1], vector[2], vector[3])
+
+
+def _more(reported: Vector, used: Vector) -> Vector:
+    """The larger of each measure; tokens are their sum, which is more than that of either report."""
+    read, written = max(reported[1], used[1]), max(reported[2], used[2])
+    return [0, read, written, max(reported[3], used[3]), read + written]
 
 
 def _change(lease: _Lease, more: Amounts) -> tuple[Vector, Vector]:

@@ -240,6 +240,21 @@ def test_leaving_settles_with_the_last_report(counters: Counters) -> None:
     run(main(), counters)
 
 
+def test_tokens_are_what_was_read_and_written_most_though_in_different_reports(counters: Counters) -> None:
+    async def main() -> None:
+        limited = tenant(tokens_per_minute=70)
+        lease = await granted(counters, ask(limited, need=amounts(10, 10)))
+        await counters.extend(lease, NO_AMOUNTS, amounts(30, 1))
+        await counters.extend(lease, NO_AMOUNTS, amounts(19, 34))
+        await counters.leave(lease)
+        assert minute(await counters.use(ACME)) == (1, 30, 34)
+        found = await refused(counters, ask(limited, need=amounts(3, 4)))
+        assert (found.bound, found.used) == ("tokens_per_minute", 64)
+        await granted(counters, ask(limited, need=amounts(3, 3)))
+
+    run(main(), counters)
+
+
 def test_nothing_negative_is_used(counters: Counters) -> None:
     async def main() -> None:
         lease = await granted(counters, ask(tenant()))

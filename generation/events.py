@@ -106,13 +106,14 @@ def _usage(usage: _Usage) -> Usage:
 
 @dataclass(slots=True)
 class StreamTotals:
-    """What one attempt has brought so far."""
+    """What one attempt has brought so far. `counted`: `usage` came with or after the finish reason."""
 
     engine_request: str
     salted: bool
     begun: bool = False
     finish_reason: str | None = None
     usage: Usage | None = None
+    counted: bool = False
     _texts: list[str] = field(default_factory=list)
     _length: int = 0
 
@@ -128,7 +129,8 @@ class StreamTotals:
         self.begun = True
         self._texts.append(event.text)
         self.finish_reason = event.finish or self.finish_reason
-        self.usage = event.usage or self.usage
+        if event.usage is not None:
+            self.usage, self.counted = event.usage, self.finish_reason is not None
 
     def complete(self) -> None:
         """The end of the stream; raises `MalformedEvent` where no finish reason came before it."""
@@ -136,10 +138,12 @@ class StreamTotals:
             raise MalformedEvent("the stream ended without a finish reason")
 
     def finish(self, estimate: tuple[int, int], failed: str | None) -> Finish:
-        """The last piece. Without the server's own count, usage is `estimate` (input, output tokens)."""
+        """The last piece. Usage is the server's last count, be it from before its end; without any, `estimate` (input,
+        output tokens).
+        """
         usage = self.usage or Usage(input=estimate[0], output=estimate[1])
         detail = failed
         if detail is None and self.finish_reason not in {"stop", "length"}:
             detail = f"the generator stopped for another reason ({self.finish_reason})"
         reason: FinishReason = "error" if detail else ("length" if self.finish_reason == "length" else "stop")
-        return Finish(reason, usage, (), detail, self.engine_request, self.salted)
+        return Finish(reason, usage, (), detail, self.engine_request, self.salted, counted=self.counted)

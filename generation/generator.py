@@ -69,9 +69,10 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """The next characters of the answer. Unverified."""
+    """The next characters of the answer. Unverified. `usage` is the engine's own count so far, where it says one."""
 
     text: str
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ class Finish:
 
     `detail` says in words why an answer ended in error. `engine_request` is the id under which the engine knows
     the request; `salted` says whether a KV salt was in force, `waited_s` how long the request stood in a queue of ours.
+    `counted`: `usage` is the engine's count at its end, and not one from before, or of ours.
     """
 
     reason: FinishReason
@@ -89,6 +91,7 @@ class Finish:
     engine_request: str | None = None
     salted: bool = field(default=True)
     waited_s: float = 0.0
+    counted: bool = True
 
 
 Piece = Delta | Finish

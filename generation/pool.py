@@ -377,12 +377,11 @@ class Pool:
 
 
 def _charge(ticket: Ticket[Replica], piece: Piece) -> None:
-    """What the engine did so far: an estimate while it writes, its own count in the end."""
-    if isinstance(piece, Finish):
-        usage = piece.usage
-        ticket.settle(max(0, usage.input - usage.cached_input), usage.output)
-    else:
+    """What the engine did so far by its own count; an estimate where it says none while it writes."""
+    if piece.usage is None:
         ticket.wrote(estimate(piece.text))
+    else:
+        ticket.settle(max(0, piece.usage.input - piece.usage.cached_input), piece.usage.output)
 
 
 async def _fault(replica: Replica) -> StrongroomError | None:

@@ -188,7 +188,7 @@ class Replica:
             async with aclosing(self._events(request, attempt)) as events:
                 async for event in events:
                     if event.text:
-                        yield Delta(event.text)
+                        yield Delta(event.text, event.usage)
         except Unavailable as failure:
             if not totals.text:
                 raise
@@ -267,7 +267,11 @@ class Replica:
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        return {**body, "cache_salt": request.salt, "rid": engine_request} if self.salted else body
+        if not self.salted:
+            return body
+        # With a count in every event, a stream that is cut has the engine's last one. Others may refuse the option.
+        counts = {"include_usage": True, "continuous_usage_stats": True}
+        return {**body, "stream_options": counts, "cache_salt": request.salt, "rid": engine_request}
 
     def _requested(self, request: Request) -> str:
         if request.adapter is not None:

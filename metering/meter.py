@@ -6,14 +6,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
 
 from audit.record import Metered
 from metering.prices import FREE, FREE_PLAN, Basis, PriceBook, PriceList
 from tenancy.billing import UsageTerms
 from tenancy.errors import InvalidInput, Unavailable
-
-_ANSWERS: Final = frozenset({"generate", "cache"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +102,12 @@ class Meter:
         return sum(hop.metered.microunits for hop in self._hops)
 
     @property
-    def charged(self) -> tuple[int, int]:
-        """Tokens (input, output) of the answer, made or remembered, on the basis of the bill; limits count the same."""
-        uses = [hop.metered for hop in self._hops if hop.name in _ANSWERS]
-        tokens = [use.computed if self.basis == "actual" or use.served is None else use.served for use in uses]
+    def generated(self) -> tuple[int, int]:
+        """Tokens (input, output) that were generated with, as limits count them: on either basis of the bill the whole
+        prompt, and nothing of a remembered answer.
+        """
+        uses = [hop.metered for hop in self._hops if hop.name == "generate"]
+        tokens = [use.computed if use.served is None else use.served for use in uses]
         return sum(part[0] for part in tokens), sum(part[1] for part in tokens)
 
 

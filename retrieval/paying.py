@@ -57,8 +57,8 @@ async def admitted(
             # Of what ended early the limits count what the ledger books: else a question that its asker always leaves
             # before the answer would cost money, and never come to an end of it.
             if not lease.settled:
-                read = lease.used.input if generates else _embedded(meter)
-                await lease.settle(read, lease.used.output, meter.microunits)
+                read, written = meter.generated if generates else (_embedded(meter), 0)
+                await lease.settle(read, written, meter.microunits)
 
 
 async def settle(asking: Asking, finished: Answer) -> None:

@@ -292,6 +292,7 @@ async def _generate_at(
     limit = plan.max_tokens if lease.max_output_tokens is None else min(plan.max_tokens, lease.max_output_tokens)
     deadline = lease.until(path.settings.deadline_s)
     text, produced, checked = "", 0, 0.0
+    so_far = Usage(input=estimated)
     finish: Finish | None = None
     with asking.hop("generate") as use:
         use.by(generator.identity.model, generator.identity.revision, generator.identity.adapter)
@@ -307,8 +308,10 @@ async def _generate_at(
                     await require_readable(asking, context)
                     checked = time.monotonic()
                 produced += generator.count(piece.text)
-                use.used(estimated, produced, estimated=True)
-                within = await lease.produced(estimated, produced)
+                # The engine's word where it gives one: a stream may be cut here, and is charged what was said last.
+                so_far = piece.usage or replace(so_far, output=max(so_far.output, produced))
+                use.used(so_far.input, so_far.output, cached_input=so_far.cached_input, estimated=True)
+                within = await lease.produced(so_far.input, so_far.output)
                 if leaving := passed(asking.trail, checks, piece.text):
                     text += leaving
                     asking.trail.course.first()
@@ -316,12 +319,12 @@ async def _generate_at(
                 checks.refuse()
                 if not within:
                     asking.trail.note(detail={"stopped_by": lease.stopped_by})
-                    finish = Finish("budget", Usage(input=estimated, output=produced), salted=generator.salted)
+                    finish = Finish("budget", so_far, salted=generator.salted, counted=False)
                     break
         if finish is None:
             raise Unavailable("the generator ended without a finish", item="generator", remedy="try again")
         used = finish.usage
-        use.used(used.input, used.output, cached_input=used.cached_input, estimated=finish.reason == "budget")
+        use.used(used.input, used.output, cached_input=used.cached_input, estimated=not finish.counted)
         asking.trail.course.waited(finish.waited_s)
     _note_generation(asking, placed, salt, finish)
     abstained = ended(finish) == "abstain"

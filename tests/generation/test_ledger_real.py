@@ -112,11 +112,15 @@ def test_the_ledger_and_the_engine_count_the_same_and_cut_streams_are_nobodys(
         cut, prompts = reached(desk, watch, visits)
         with capsys.disabled():
             print(
-                f"{CROWD} more, {cut} of them cut when the engine had them: engine {engine}, ledger {ledger}, of it "
-                f"estimated {booked(desk, estimated=True)}, nobody's {unowned}; prompts of those cut {prompts}"
+                f"{CROWD} more, {cut} of them cut when the engine had them: engine {engine}, ledger {ledger}, "
+                f"of cut streams {booked(desk, estimated=True)}, nobody's {unowned}; prompts of those cut {prompts}; "
+                f"input computed: engine {engine.prompt - engine.cached}, ledger {ledger.prompt - ledger.cached}"
             )
+        # Cut or not, nobody is charged for more than the engine did, on either basis; the rest is what was in flight.
         assert 0 <= unowned.generated <= PIECES_IN_FLIGHT * cut
-        assert abs(unowned.prompt) <= prompts
+        assert 0 <= unowned.prompt <= prompts
+        assert 0 <= unowned.prompt - unowned.cached <= prompts
+        assert booked(desk, estimated=True).cached > 0, "no cut stream was charged less than its whole prompt"
 
         said = reconciled(desk, tmp_path, (opened, metrics(sglang)), capsys)
         assert all(row["agrees"] for row in said["tenants"])
@@ -138,7 +142,7 @@ def reached(desk: Desk, watch: Watch, visits: list[Visit]) -> tuple[int, int]:
     assert all(one.max_tokens == LEAVE_TOKENS for one in left)
     found = outcomes(desk)
     known = [
-        use["computed"][0]
+        (use.get("served") or use["computed"])[0]
         for events in found.values()
         for event in events
         for use in ((event.get("cost") or {}).get("metered") or [])

@@ -342,8 +342,9 @@ def test_an_engine_that_ignores_a_closed_socket_holds_no_place_here(deaf: bool) 
 def test_usage_that_comes_twice_is_counted_once() -> None:
     async def twice(connection: Connection) -> None:
         lines = recorded_lines("stream", connection)
-        usage = next(line for line in lines if '"usage":{' in line.replace('"usage": {', '"usage":{'))
-        await stream(connection, [*lines[:-1], usage, usage, lines[-1]])
+        *said, usage, end = lines
+        assert '"usage":{' in usage
+        await stream(connection, [*said, usage, usage, usage, end])
 
     async def test(server: StandIn) -> None:
         async with pool_of(server) as pool:

@@ -13,21 +13,24 @@ from typing import Any
 import pytest
 
 from generation.endpoint import Endpoint
-from generation.generator import Delta, GeneratorRefused, Usage
+from generation.generator import Delta, Finish, GeneratorRefused, Usage
 from generation.pool import Pool
 from generation.quarantine import Quarantined
 from tenancy.errors import InvalidInput, StrongroomError, Unavailable
 from tests.generation.prompts import LEAVE, finish_of, first_delta, pieces, prompt, soon, text_of
 from tests.support.sglang_stand_in import (
+    Connection,
     Fault,
     StandIn,
     cut_after,
     hang_up,
+    recorded_lines,
     replay,
     silent,
     stall_after,
     stand_in,
     status,
+    stream,
     tampered,
 )
 
@@ -86,11 +89,48 @@ def test_the_body_is_built_from_scratch() -> None:
         "rid",
     } == set(body)
     assert (body["cache_salt"], body["max_tokens"], body["n"], body["stream"]) == ("b" * 64, 7, 1, True)
+    assert body["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
     assert len(body["rid"]) == 32
     assert set(body["rid"]) <= HEX
     assert request.headers["authorization"] == "Bearer user"
     assert {"host", "authorization", "content-type", "content-length"} <= set(request.headers)
     assert not any("tenant" in name or name == "cookie" for name in request.headers)
+
+
+def test_an_engine_s_count_comes_with_every_piece() -> None:
+    async def ask(client: Pool, _: StandIn) -> None:
+        *deltas, finish = await pieces(client)
+        assert [piece.usage for piece in deltas] == [Usage(112, 111, number) for number in range(1, 5)]
+        assert isinstance(finish, Finish)
+        assert (finish.usage, finish.counted) == (Usage(112, 111, 4), True)
+
+    with_client(ask)
+
+
+@pytest.mark.parametrize("events", [2, 4])
+def test_a_stream_that_breaks_is_what_the_engine_counted_last(events: int) -> None:
+    async def ask(client: Pool, _: StandIn) -> None:
+        finish = finish_of(await pieces(client))
+        assert (finish.reason, finish.usage) == ("error", Usage(112, 111, events - 1))
+        assert not finish.counted
+
+    with_client(ask, cut_after(events))
+
+
+def test_a_server_that_counts_only_at_the_end_is_estimated_before_it() -> None:
+    async def uncounted(connection: Connection) -> None:
+        lines = recorded_lines("stream", connection)
+        said = [json.loads(line.removeprefix("data: ")) for line in lines[:3]]
+        await stream(connection, [f"data: {json.dumps({**event, 'usage': None})}" for event in said])
+
+    async def ask(client: Pool, _: StandIn) -> None:
+        first, second, finish = await pieces(client)
+        assert (first.usage, second.usage) == (None, None)
+        assert isinstance(finish, Finish)
+        assert (finish.usage.cached_input, finish.counted) == (0, False)
+        assert finish.usage.output == client.count("urn:]")
+
+    with_client(ask, uncounted)
 
 
 @pytest.mark.parametrize("salt", ["", " ", "\n"])
@@ -296,6 +336,7 @@ def test_another_kind_of_endpoint_gets_no_salt_and_says_so(caplog: pytest.LogCap
     with caplog.at_level(logging.WARNING):
         server = with_client(ask, kind="openai", model="tiny")
     assert not {"cache_salt", "rid"} & set(server.generations[0].body)
+    assert server.generations[0].body["stream_options"] == {"include_usage": True}
     assert server.requests("/server_info") == []
     assert "no KV salt" in caplog.text
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from contextlib import aclosing
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, nullcontext
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
+from admission.gate import Gate
 from admission.limits import NO_AMOUNTS
+from admission.local import LocalCounters
 from generation.extractive import ExtractiveGenerator
+from generation.generator import Delta as Text
+from generation.generator import Finish, Piece, Usage
+from generation.prompt import Prompt
 from metering.events import INGESTION, UsageEvent
 from metering.ledger import UsageLedger
 from metering.meter import Tariff
@@ -27,6 +34,8 @@ from tests.support.path import Path, open_path
 from tests.support.people import Company
 
 QUESTION = "How long is the notice period?"
+Counts = Literal["all", "first", "none"]
+READ, COMPUTED, PIECE = 5_000, 3, 16
 TEXT = "The notice period is three months. The notice period of a trial is two weeks."
 
 
@@ -58,6 +67,70 @@ def test_a_stream_that_its_asker_leaves_is_charged_with_what_was_produced(tenant
         last = [one for one in booked(path, acme) if one.hop == "generate"][-1]
         assert not last.estimated
         assert (last.served_input, last.computed_output) == (whole.input, whole.output)
+
+
+class Engine(ExtractiveGenerator):
+    """Writes `PIECE` tokens at once, of a prompt that it has most of in its memory; `counts` says of which pieces it
+    says so. It fails after `fails`.
+    """
+
+    def __init__(self, counts: Counts, fails: int) -> None:
+        super().__init__()
+        self.counts, self.fails, self.last = counts, fails, Usage()
+
+    def count(self, text: str) -> int:
+        return PIECE if text in {"One. ", "Two. "} else len(text.split())
+
+    async def generate(
+        self, prompt: Prompt, *, salt: str, request_id: str, max_tokens: int, deadline: float
+    ) -> AsyncGenerator[Piece, None]:
+        for number in range(1_000):
+            self.last = Usage(READ, READ - COMPUTED, PIECE * (number + 1))
+            said = self.counts == "all" or (self.counts == "first" and number == 0)
+            yield Text("Two. " if number else "One. ", self.last if said else None)
+            if number + 1 == self.fails:
+                yield Finish("error", self.last, detail="the stream broke", counted=False)
+                return
+
+
+@pytest.mark.parametrize("counts", ["all", "first", "none"])
+@pytest.mark.parametrize("way", ["leaves", "fails", "limit"])
+def test_a_cut_stream_is_charged_by_the_engine_s_last_word(
+    tenants: Tenants, acme: Company, counts: Counts, way: str
+) -> None:
+    engine, ana = Engine(counts, fails=3 if way == "fails" else 1_000), acme.principal("ana")
+
+    async def ask(path: Path) -> None:
+        """Raises `Unavailable` where the engine failed."""
+        question, seen = Question(QUESTION, secrets.token_hex(16), cache="bypass"), 0
+        async with aclosing(answer(path.path, ana, question)) as events:
+            async for event in events:
+                seen += isinstance(event, Delta)
+                if way == "leaves" and seen == 3:
+                    return
+
+    with open_path(tenants, generator=engine) as path:
+        path.put(acme.handle, "notice.md", TEXT, "tenant")
+        limits = Limits(output_tokens_per_minute=400, money_per_month=10**9)
+        gate = Gate(LocalCounters(), lambda _: TenantLimits(tenant=limits))
+        prices = PriceList(
+            plan="p", hops={"generate": Price(input_per_million=3_000_000, output_per_million=9_000_000)}
+        )
+        path.path = replace(path.path, admission=gate, tariff=Tariff(PriceBook([prices]), "p"))
+        with pytest.raises(Unavailable) if way == "fails" else nullcontext():
+            asyncio.run(ask(path))
+        (generated,) = [one for one in booked(path, acme) if one.hop == "generate"]
+        use = asyncio.run(gate.use(ana.tenant_id))
+
+    assert generated.estimated
+    assert generated.computed_output == engine.last.output
+    if counts == "none" and way != "fails":
+        assert generated.computed_input == generated.served_input != READ
+    else:
+        assert (generated.computed_input, generated.served_input) == (COMPUTED, READ)
+    assert use.month.money == generated.microunits == 3 * generated.computed_input + 9 * generated.computed_output
+    assert (use.minute.input, use.minute.output) == (generated.served_input, generated.computed_output)
+    assert use.held.tokens == use.flight.requests == 0
 
 
 def test_models_and_versions_are_named(tenants: Tenants, acme: Company) -> None:

@@ -43,7 +43,7 @@ class HopUse:
     ) -> None:
         """Set the totals of this hop so far. Of its input, `cached_input` tokens were not computed again.
 
-        `estimated` are our own counts, where the engine's last word is missing.
+        `estimated`: the engine's last word is missing. The totals are what it said before, or our own counts.
         """
         served = max(0, input_tokens), max(0, output_tokens)
         self._computed = served[0] - min(max(0, cached_input), served[0]), served[1]

@@ -291,8 +291,7 @@ async def _generate_at(
     salt = _salt(asking, found, generator.identity)
     limit = plan.max_tokens if lease.max_output_tokens is None else min(plan.max_tokens, lease.max_output_tokens)
     deadline = lease.until(path.settings.deadline_s)
-    text, produced, checked = "", 0, 0.0
-    so_far = Usage(input=estimated)
+    text, checked, so_far = "", 0.0, Usage(input=estimated)
     finish: Finish | None = None
     with asking.hop("generate") as use:
         use.by(generator.identity.model, generator.identity.revision, generator.identity.adapter)
@@ -307,9 +306,7 @@ async def _generate_at(
                 if time.monotonic() - checked > path.settings.recheck_s:
                     await require_readable(asking, context)
                     checked = time.monotonic()
-                produced += generator.count(piece.text)
-                # The engine's word where it gives one: a stream may be cut here, and is charged what was said last.
-                so_far = piece.usage or replace(so_far, output=max(so_far.output, produced))
+                so_far = _further(so_far, piece, generator.count)
                 use.used(so_far.input, so_far.output, cached_input=so_far.cached_input, estimated=True)
                 within = await lease.produced(so_far.input, so_far.output)
                 if leaving := passed(asking.trail, checks, piece.text):
@@ -343,6 +340,11 @@ async def _generate_at(
     if required and concluded.citations:
         yield Delta(text)
     yield Done(concluded)
+
+
+def _further(so_far: Usage, piece: Piece, count: Callable[[str], int]) -> Usage:
+    """What is charged if the stream is cut after `piece`: by the engine's own count where it says one."""
+    return piece.usage or replace(so_far, output=so_far.output + count(piece.text))
 
 
 async def _embed(asking: Asking, embedder: Embedder) -> AskedVector:

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -127,9 +126,8 @@ async def late(connection: Connection) -> None:
 
 
 async def usage_twice(connection: Connection) -> None:
-    lines = spoken(connection)
-    usage = next(line for line in lines if line.endswith("}") and json.loads(line[5:]).get("usage"))
-    await stream(connection, [*lines[:-1], usage, lines[-1]])
+    *said, usage, end = spoken(connection)
+    await stream(connection, [*said, usage, usage, end])
 
 
 def left_alone(stage: Stage) -> None:

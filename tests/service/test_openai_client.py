@@ -229,9 +229,9 @@ def test_an_adapter_is_named_behind_its_base_and_echoed(
     routes = desk.house.services.path.routes
     choose = routes.choose
 
-    def with_adapter(domain: Any, view: Any, model: str | None, adapter: str | None) -> Any:
+    def with_adapter(domain: Any, view: Any, model: str | None, adapter: str | None, work: Any) -> Any:
         assert (model, adapter) == (f"{MODEL}:ad_7", None)
-        return choose(domain, view, MODEL, None)
+        return choose(domain, view, MODEL, None, work)
 
     monkeypatch.setattr(routes, "choose", with_adapter)
     found = ask(client, model=f"{MODEL}:ad_7")

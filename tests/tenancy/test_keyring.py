@@ -91,7 +91,9 @@ def test_a_directory_without_a_keyring_keeps_the_master_as_its_root(tmp_path: Pa
     first = MetaData()
     for table in control.sorted_tables:
         if table.name not in {"files", "leftovers"}:
-            table.to_metadata(first)
+            made = table.to_metadata(first)
+            if table.name == "api_keys":
+                made._columns.remove(made.c.work)
     older = Database(tmp_path / CONTROL_FILE, RootKey(master.value).purpose("control"), first, ConnectionPools())
     with older.reading():
         pass

@@ -44,13 +44,15 @@ async def rooms_of(counters: _Read, draws: Iterable[Draw]) -> tuple[Room, ...]:
 
 
 def refused_by(rooms: Iterable[Room], need: Amounts) -> Refused | None:
-    """What would refuse a request that needs `need`: the bound with the longest wait."""
+    """What would refuse a request that needs `need`: the bound with the longest wait. How far limits that tenants share
+    are used stays out of it: who looks often, at no cost, would learn what the others use.
+    """
     found = []
     for room in rooms:
-        needed = need.of(_MEASURES[room.bound])
-        if room.used + needed > room.limit:
+        needed, used = need.of(_MEASURES[room.bound]), 0 if room.scope.kind in SHARED else room.used
+        if used + needed > room.limit:
             wait = max(BUSY_RETRY_S, room.resets_s)
-            found.append(Refused(room.scope, room.bound, room.limit, room.used, needed, wait))
+            found.append(Refused(room.scope, room.bound, room.limit, used, needed, wait))
     return max(found, key=lambda refused: refused.retry_after, default=None)
 
 

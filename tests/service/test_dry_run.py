@@ -214,3 +214,19 @@ def test_a_remembered_answer_generates_nothing_is_counted_as_served_and_is_one_r
         house.post("/v1/answers", key, QUESTION, headers={"Strongroom-Root": root["root"]}), 429, "limit-exceeded"
     )
     assert found["scope"] == "root"
+
+
+def test_a_preview_tells_nothing_of_how_much_others_use_of_a_limit_over_all_tenants(folder: Path) -> None:
+    made = House(folder, STRONGROOM_ADMISSION__DEPLOYMENT__REQUESTS_PER_MINUTE="3")
+    with made.client:
+        for tenant in ("acme", "globex"):
+            made.put(tenant, "notice.md", "The notice period is three months.", allow=["tenant"])
+        key, other = made.key("acme", "ana"), made.key("globex", "eve")
+        before = dry(made, key)
+        statuses = [made.post("/v1/answers", other, QUESTION).status_code for _ in range(4)]
+        assert (statuses[0], statuses[-1]) == (200, 429)
+        assert made.post("/v1/answers", key, QUESTION).status_code == 429
+        after = dry(made, key)
+    made.close()
+    assert after["admitted"] is before["admitted"] is True
+    assert after["room"] == before["room"]

@@ -172,10 +172,7 @@ def stored(world: World, control: Control) -> bytes:
         if "staging" in path.parts:
             # Of a backup that was cut short, under a key that nobody kept.
             continue
-        if (
-            path.name == USAGE_FILE
-            and sum(each.stat().st_size for each in path.parent.glob(f"{USAGE_FILE}*[el]")) <= PAGE
-        ):
+        if path.name == USAGE_FILE and _size(path) + _size(path.with_name(f"{USAGE_FILE}-wal")) <= PAGE:
             # Cut short before its first table: made from the log when it is next read.
             continue
         if path.name == CONTROL_FILE:
@@ -187,6 +184,10 @@ def stored(world: World, control: Control) -> bytes:
             key = files.purpose(f"file/{path.name}")
         found.append(contents(path, key))
     return b"\n".join(found)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def is_sound(world: World, control: Control, scratch: Path | None = None) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,7 @@ from audit.signers import public_keys
 from audit.tables import prunings
 from tests.faults import deed
 from tests.faults.deed import Deed
-from tests.faults.evidence import NAME, World, is_erased, is_sound, log_of, make, receipts
-from tests.support.postgres import fresh_database
+from tests.faults.evidence import NAME, World, is_erased, is_sound, log_of, receipts
 
 pytestmark = pytest.mark.slow
 
@@ -30,19 +28,6 @@ TOGETHER = {
     "erasures": (ERASE, ERASE),
     "all": (PRUNE, ROTATE, ERASE, SIGN),
 }
-
-
-@pytest.fixture(scope="module")
-def embedded(tmp_path_factory: pytest.TempPathFactory) -> World:
-    deed.preload()
-    return make(tmp_path_factory.mktemp("world") / "embedded")
-
-
-@pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    deed.preload()
-    with fresh_database() as url:
-        yield make(tmp_path_factory.mktemp("world") / "postgres", url)
 
 
 @pytest.mark.timeout(max(300, 60 * ROUNDS))

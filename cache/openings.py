@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import bindparam, delete, insert, select
 
+from tenancy.cache_schema import cache_openings
 from tenancy.errors import InvalidInput, NotFound
 from tenancy.names import nfc_name
 from tenancy.prepared import Prepared
-from tenancy.schema import cache_openings
 from tenancy.tenant import ReadView, WriteView
 
 LOWEST_THRESHOLD = 0.5

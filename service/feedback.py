@@ -22,10 +22,10 @@ from cache.certificate import evidence, negatives, reports, retention
 from cache.certificate.evidence import Judged, Place
 from cache.stores.selector import Selector
 from retrieval.question import AnswerPath
+from tenancy.cache_schema import cache_feedback
 from tenancy.directory import exists
 from tenancy.errors import InvalidInput, NotFound
 from tenancy.identity import Principal
-from tenancy.schema import cache_feedback
 from tenancy.tenant import WriteView
 
 Verdict = Literal["wrong_hit", "wrong_answer", "edited", "good"]

@@ -12,7 +12,7 @@ from sqlalchemy import insert, select, text
 from sqlalchemy.engine import Connection
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from tenancy import schema
+from tenancy import cache_schema, schema
 from tenancy.database import Migration
 
 
@@ -47,12 +47,12 @@ def _vectors_apart(connection: Connection) -> None:
 def _cache_evidence(connection: Connection) -> None:
     """Version 3: what is known of the correctness of semantic hits."""
     for table in (
-        schema.cache_evidence,
-        schema.cache_namespaces,
-        schema.cache_labelled,
-        schema.cache_judgements,
-        schema.cache_negatives,
-        schema.cache_feedback,
+        cache_schema.cache_evidence,
+        cache_schema.cache_namespaces,
+        cache_schema.cache_labelled,
+        cache_schema.cache_judgements,
+        cache_schema.cache_negatives,
+        cache_schema.cache_feedback,
     ):
         connection.execute(CreateTable(table))
         for index in table.indexes:
@@ -67,7 +67,16 @@ def _generation(connection: Connection) -> None:
             connection.execute(CreateIndex(index))
 
 
-TENANT: Final[tuple[Migration, ...]] = (_vectors_apart, _cache_evidence, _generation)
+def _intake(connection: Connection) -> None:
+    """Version 5: what became of each item of an ingestion; chunks with keys, contexts and places."""
+    for column in ("key TEXT", "context TEXT", "place TEXT", "hidden BOOLEAN DEFAULT FALSE NOT NULL"):
+        connection.execute(text(f"ALTER TABLE chunks ADD COLUMN {column}"))
+    connection.execute(CreateTable(schema.items))
+    for index in schema.items.indexes:
+        connection.execute(CreateIndex(index))
+
+
+TENANT: Final[tuple[Migration, ...]] = (_vectors_apart, _cache_evidence, _generation, _intake)
 
 
 def _files_on_record(connection: Connection) -> None:

@@ -19,10 +19,10 @@ from cache.certificate.counts import EMPTY, Counts, Label, Needs, Why, is_full
 from cache.certificate.retention import ASKER, RECORDS, keep
 from cache.openings import Opening
 from cache.standing import Standing, State
+from tenancy.cache_schema import cache_evidence, cache_judgements, cache_labelled, cache_namespaces
 from tenancy.errors import NotFound
 from tenancy.names import nfc_name
 from tenancy.prepared import Prepared
-from tenancy.schema import cache_evidence, cache_judgements, cache_labelled, cache_namespaces
 from tenancy.tenant import ReadView, WriteView
 
 EVERY_LADDER: Final = "*"

@@ -14,9 +14,9 @@ from sqlalchemy import bindparam, insert, select, update
 
 from cache.certificate.retention import ENTRY, RECORDS, keep
 from cache.key import normalise_question
+from tenancy.cache_schema import cache_negatives
 from tenancy.keys import keyed_hash
 from tenancy.prepared import Prepared
-from tenancy.schema import cache_negatives
 from tenancy.tenant import ReadView, TenantHandle, WriteView
 
 _PURPOSE: Final = "cache-negatives"

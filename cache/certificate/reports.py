@@ -21,9 +21,9 @@ from cache.certificate.evidence import Place
 from cache.certificate.retention import ASKER
 from cache.policy import CachePolicy
 from cache.standing import State
+from tenancy.cache_schema import cache_feedback, cache_judgements, cache_labelled, cache_negatives
 from tenancy.errors import InvalidInput, NotFound
 from tenancy.keys import audit_purpose, keyed_hash
-from tenancy.schema import cache_feedback, cache_judgements, cache_labelled, cache_negatives
 from tenancy.tenant import ReadView, TenantHandle, WriteView
 
 _PURPOSE: Final = "cache-askers"

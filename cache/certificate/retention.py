@@ -18,7 +18,7 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, Table, case, delete, func, select, tuple_
 
-from tenancy.schema import cache_feedback, cache_judgements, cache_labelled, cache_namespaces, cache_negatives
+from tenancy.cache_schema import cache_feedback, cache_judgements, cache_labelled, cache_namespaces, cache_negatives
 from tenancy.tenant import WriteView
 
 RECORDS: Final = 100_000

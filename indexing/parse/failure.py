@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from tenancy.errors import InvalidInput
 
-Status = Literal["no_text", "encrypted", "corrupt", "unsupported", "empty", "too_large"]
+Status = Literal["no_text", "encrypted", "corrupt", "unsupported", "empty", "too_large", "timed_out"]
 
 
 class ParseFailure(InvalidInput):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Final
 
 from indexing.parse.failure import ParseFailure
@@ -65,9 +66,52 @@ class Source:
     charset: str | None = None
 
 
+class Kind(StrEnum):
+    """What a block of a document's text is. Headings are also written as "# ..." in the text."""
+
+    HEADING = "heading"
+    PARAGRAPH = "paragraph"
+    LIST = "list"
+    TABLE = "table"
+    CODE = "code"
+    HEADER = "header"
+    FOOTER = "footer"
+    FOOTNOTE = "footnote"
+    COMMENT = "comment"
+    NOTES = "notes"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The text from `start` to `end` (characters) is of one kind.
+
+    `level` is that of a heading, from 1 on. `header` are the first row's cells of a table, as its text has them, which
+    every row needs to be understood. `hidden`: a person who opens the file does not see it.
+    """
+
+    start: int
+    end: int
+    kind: Kind
+    level: int = 0
+    header: str | None = None
+    hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """From the character `start` on, up to the next place: where a person finds it, "page 3", "slide 2",
+    "sheet Costs!A2:F40"."""
+
+    start: int
+    label: str
+
+
 @dataclass(frozen=True, slots=True)
 class Parsed:
     """The text of one document. Character offsets of chunks and citations refer to `text`.
+
+    `blocks` are in order, do not overlap, and need not cover the text; `places` are in order. Both are empty where the
+    format has none; `indexing.parse.building` makes them.
 
     `suffix` makes the name of a child ("#row-3") from the name of its file, and is empty otherwise.
     `allow` and `deny` are labels that the child itself carries; None where it says nothing. `source`
@@ -83,6 +127,8 @@ class Parsed:
     allow: tuple[str, ...] | None = None
     deny: tuple[str, ...] | None = None
     source: bytes | None = field(default=None, repr=False)
+    blocks: tuple[Block, ...] = field(default=(), repr=False)
+    places: tuple[Place, ...] = field(default=(), repr=False)
 
 
 ParseResult = Parsed | ParseFailure
@@ -97,8 +143,13 @@ def clean(text: str) -> str:
 
 
 def finish(parsed: Parsed) -> ParseResult:
-    """The last step of every parser: clean text and title, flag smuggled characters, refuse blank text."""
+    """The last step of every parser: clean text and title, flag smuggled characters, refuse blank text.
+
+    Raises `ValueError` for blocks or places whose text was not cleaned before they were measured.
+    """
     text = clean(parsed.text)
+    if (parsed.blocks or parsed.places) and text != parsed.text:
+        raise ValueError("blocks and places refer to the clean text")
     if not text or text.isspace():
         return ParseFailure("empty", "holds no text", remedy="remove the file, or put text in it", suffix=parsed.suffix)
     warnings = set(parsed.warnings)

@@ -15,7 +15,7 @@ from cache.certificate.evidence import Place
 from service.cli import run
 from service.control import open_control
 from service.settings import load_settings
-from tenancy.schema import cache_feedback
+from tenancy.cache_schema import cache_feedback
 from tests.support.scores import any_model_score
 
 NOTICE = "Notice periods. The notice period for employees is three months to the end of a quarter."

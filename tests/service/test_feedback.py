@@ -11,8 +11,8 @@ from sqlalchemy import select
 
 from cache.certificate import evidence, negatives, reports
 from cache.openings import open_template
+from tenancy.cache_schema import cache_feedback
 from tenancy.identity import Role
-from tenancy.schema import cache_feedback
 from tests.service.house import House, problem
 
 NOTICE = "Notice periods. The notice period for employees is three months to the end of a quarter."

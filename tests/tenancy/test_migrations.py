@@ -13,7 +13,7 @@ from indexing import loading
 from indexing.catalogue import serving
 from indexing.embed import Fingerprint
 from indexing.terms import pack, term_postings
-from tenancy import credentials, migrations, schema
+from tenancy import cache_schema, credentials, migrations, schema
 from tenancy.control import Tenants
 from tenancy.credentials import NewKey
 from tenancy.database import ConnectionPools, Database
@@ -119,11 +119,16 @@ def _emptied(connection: Connection) -> None:
     assert connection.execute(select(schema.users.c.name)).scalars().all() == ["ana"]
     assert connection.execute(select(schema.epochs.c.kv)).scalar_one() == 5
     connection.execute(
-        schema.cache_judgements.insert().values(
+        cache_schema.cache_judgements.insert().values(
             at=0.0, template="t", ladder="l", namespace="n", purpose="uniform", label="same", reason="", entry="e"
         )
     )
-    added = (schema.cache_evidence, schema.cache_namespaces, schema.cache_negatives, schema.cache_feedback)
+    added = (
+        cache_schema.cache_evidence,
+        cache_schema.cache_namespaces,
+        cache_schema.cache_negatives,
+        cache_schema.cache_feedback,
+    )
     for table in (*added, schema.adapters, schema.templates):
         assert connection.execute(select(func.count()).select_from(table)).scalar_one() == 0
 

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from cache.certificate import evidence, negatives, reports
 from cache.certificate.evidence import Judged, Place
 from cache.policy import CachePolicy, TemplatePolicy
-from tenancy import schema
+from tenancy import cache_schema, schema
 from tenancy.errors import InvalidInput, NotFound
 from tenancy.tenant import WriteView
 from tests.support.people import NOW, Company
@@ -23,7 +23,7 @@ def told(view: WriteView, number: int, reporter: str = "ana", pair: int | None =
     """One report of an answer, as `service.feedback` writes it down."""
     about = str(number if pair is None else pair).encode()
     view.execute(
-        schema.cache_feedback.insert().values(
+        cache_schema.cache_feedback.insert().values(
             answer=f"a_{number}",
             at=NOW,
             verdict="wrong_hit",
@@ -85,9 +85,11 @@ def test_an_operator_confirms_what_was_reported_and_nothing_else(acme: Company) 
     with acme.handle.writing() as view:
         told(view, 0)
         view.execute(
-            schema.cache_feedback.insert().values(answer="a_exact", at=NOW, verdict="wrong_hit", reporter=b"x")
+            cache_schema.cache_feedback.insert().values(answer="a_exact", at=NOW, verdict="wrong_hit", reporter=b"x")
         )
-        view.execute(schema.cache_feedback.insert().values(answer="a_good", at=NOW, verdict="good", reporter=b"x"))
+        view.execute(
+            cache_schema.cache_feedback.insert().values(answer="a_good", at=NOW, verdict="good", reporter=b"x")
+        )
         assert [one.confirmed for one in reports.reports(view)] == [None]
         for answer, error in (("a_exact", InvalidInput), ("a_good", NotFound), ("a_1", NotFound)):
             with pytest.raises(error):
@@ -101,7 +103,7 @@ def test_one_asker_s_word_takes_no_other_s_back(acme: Company) -> None:
     with acme.handle.writing() as view:
         negatives.add(view, b"0", source="shadow", now=NOW)
         negatives.add(view, b"0", source="feedback", now=NOW)
-        assert view.execute(select(schema.cache_negatives.c.source)).scalars().all() == ["shadow"]
+        assert view.execute(select(cache_schema.cache_negatives.c.source)).scalars().all() == ["shadow"]
 
 
 def test_nothing_in_the_tables_tells_of_a_person_who_is_forgotten(acme: Company, globex: Company) -> None:

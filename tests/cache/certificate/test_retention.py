@@ -10,7 +10,7 @@ from sqlalchemy import Table, func, select
 
 from cache.certificate import evidence, negatives, reports, retention
 from cache.certificate.evidence import Judged, Place
-from tenancy import schema
+from tenancy import cache_schema
 from tenancy.tenant import ReadView
 from tests.support.people import NOW, Company
 
@@ -30,15 +30,15 @@ def test_no_negative_goes_within_the_bound_and_the_oldest_beyond_it(
         negatives.refuse(view, "ce_1", now=NOW + 9, records=BOUND)
         for number in range(BOUND - 1):
             negatives.add(view, str(number).encode(), source="shadow", now=NOW + number, records=BOUND)
-        assert (held(view, schema.cache_negatives), caplog.records) == (BOUND, [])
+        assert (held(view, cache_schema.cache_negatives), caplog.records) == (BOUND, [])
         negatives.add(view, b"0", source="feedback", now=NOW, records=BOUND)
-        assert held(view, schema.cache_negatives) == BOUND
+        assert held(view, cache_schema.cache_negatives) == BOUND
         with caplog.at_level(logging.WARNING, "cache.certificate.retention"):
             negatives.add(view, b"new", source="shadow", now=NOW + 900, records=BOUND)
         # The refused entry, which is long gone from the store, then the oldest pairs.
-        assert held(view, schema.cache_negatives) == BOUND - BOUND // 100
+        assert held(view, cache_schema.cache_negatives) == BOUND - BOUND // 100
         assert not negatives.refused(view, "ce_1")
-        kept = set(view.execute(select(schema.cache_negatives.c.pair)).scalars())
+        kept = set(view.execute(select(cache_schema.cache_negatives.c.pair)).scalars())
     assert {str(number).encode() for number in range(2, BOUND - 1)} | {b"new"} == kept
     assert "oldest 3 were dropped" in caplog.text
 
@@ -50,11 +50,11 @@ def test_labels_bound_the_tables_that_grow_with_them(acme: Company) -> None:
             place = Place("default", "lv_1", f"ns_{number}", 0.05)
             judged = Judged("uniform", "same", "", f"ce_{secrets.token_hex(4)}", asker="ab"[number // 100 % 2])
             evidence.record(view, place, judged, NOW + number, records=BOUND)
-        for table in (schema.cache_judgements, schema.cache_labelled, schema.cache_namespaces):
+        for table in (cache_schema.cache_judgements, cache_schema.cache_labelled, cache_schema.cache_namespaces):
             assert BOUND - BOUND // 100 <= held(view, table) <= BOUND, table.name
         # What was counted stays counted, and the asker's share is not forgotten before answers are.
         assert evidence.counts(view, PLACE).n == BOUND + 10
-        labelled = schema.cache_labelled.c
+        labelled = cache_schema.cache_labelled.c
         people = view.execute(select(labelled.n).where(labelled.about.startswith(retention.ASKER))).scalars().all()
         assert sorted(people) == [100, 100]
 
@@ -67,19 +67,19 @@ def test_a_suspended_namespace_goes_last(acme: Company) -> None:
         for number in range(BOUND + 10):
             hits = {("default", "lv_1", f"ns_{number}"): 1}
             evidence.add_hits(view, hits, NOW + 1 + number, records=BOUND)
-        spaces = schema.cache_namespaces.c
+        spaces = cache_schema.cache_namespaces.c
         assert view.execute(select(spaces.suspended).where(spaces.namespace == "ns_bad")).scalar_one() == NOW
-        assert held(view, schema.cache_namespaces) <= BOUND
+        assert held(view, cache_schema.cache_namespaces) <= BOUND
 
 
 def test_feedback_is_bounded_too(acme: Company) -> None:
     with acme.handle.writing() as view:
         for number in range(BOUND + 1):
             view.execute(
-                schema.cache_feedback.insert().values(
+                cache_schema.cache_feedback.insert().values(
                     answer=f"a_{number}", at=NOW + number, verdict="good", reporter=reports.asker_of(view.tenant, "ana")
                 )
             )
-            gone = retention.keep(view, schema.cache_feedback, BOUND)
+            gone = retention.keep(view, cache_schema.cache_feedback, BOUND)
         assert gone == 1 + BOUND // 100
-        assert view.execute(select(func.min(schema.cache_feedback.c.at))).scalar_one() == NOW + gone
+        assert view.execute(select(func.min(cache_schema.cache_feedback.c.at))).scalar_one() == NOW + gone

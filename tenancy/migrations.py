@@ -6,14 +6,21 @@ from __future__ import annotations
 
 import secrets
 import time
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import insert, select, text
+from sqlalchemy import DDL, Column, insert, select, text
 from sqlalchemy.engine import Connection
-from sqlalchemy.schema import CreateIndex, CreateTable
+from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
 from tenancy import cache_schema, schema
 from tenancy.database import Migration
+
+
+def _add_columns(connection: Connection, *columns: Column[Any]) -> None:
+    """`columns`, as today's tables have them, where the tables stand: on PostgreSQL in the schema of the connection."""
+    for column in columns:
+        definition = str(CreateColumn(column).compile(dialect=connection.dialect)).replace("%", "%%")
+        connection.execute(DDL(f"ALTER TABLE %(fullname)s ADD COLUMN {definition}").against(column.table))
 
 
 def _vectors_apart(connection: Connection) -> None:
@@ -69,8 +76,8 @@ def _generation(connection: Connection) -> None:
 
 def _intake(connection: Connection) -> None:
     """Version 5: what became of each item of an ingestion; chunks with keys, contexts and places."""
-    for column in ("key TEXT", "context TEXT", "place TEXT", "hidden BOOLEAN DEFAULT FALSE NOT NULL"):
-        connection.execute(text(f"ALTER TABLE chunks ADD COLUMN {column}"))
+    chunks = schema.chunks.c
+    _add_columns(connection, chunks.key, chunks.context, chunks.place, chunks.hidden)
     connection.execute(CreateTable(schema.items))
     for index in schema.items.indexes:
         connection.execute(CreateIndex(index))
@@ -87,7 +94,7 @@ def _files_on_record(connection: Connection) -> None:
 
 def _classes_of_keys(connection: Connection) -> None:
     """Version 3: an API key has a class of work; those that were made before are interactive."""
-    connection.execute(text("ALTER TABLE api_keys ADD COLUMN work TEXT DEFAULT 'interactive' NOT NULL"))
+    _add_columns(connection, schema.api_keys.c.work)
 
 
 CONTROL: Final[tuple[Migration, ...]] = (_files_on_record, _classes_of_keys)

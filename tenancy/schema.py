@@ -179,7 +179,7 @@ versions = Table(
     Column("retired", Float),
 )
 
-# `key` names the chunk for callers: of its content, so that it outlives edits elsewhere in the document, and is the same
+# `key` names the chunk for callers: of its content, so that it outlives edits elsewhere in the document and is the same
 # on every machine; null for those written before keys. `context` was embedded before the text and is no part of it.
 # `place` is where a person finds it ("page 3"). `hidden`: some of it is invisible in the file.
 chunks = Table(

@@ -6,14 +6,21 @@ from __future__ import annotations
 
 import secrets
 import time
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import insert, select, text
+from sqlalchemy import DDL, Column, insert, select, text
 from sqlalchemy.engine import Connection
-from sqlalchemy.schema import CreateIndex, CreateTable
+from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
 from tenancy import schema
 from tenancy.database import Migration
+
+
+def _add_columns(connection: Connection, *columns: Column[Any]) -> None:
+    """`columns`, as today's tables have them, where the tables stand: on PostgreSQL in the schema of the connection."""
+    for column in columns:
+        definition = str(CreateColumn(column).compile(dialect=connection.dialect)).replace("%", "%%")
+        connection.execute(DDL(f"ALTER TABLE %(fullname)s ADD COLUMN {definition}").against(column.table))
 
 
 def _vectors_apart(connection: Connection) -> None:
@@ -78,7 +85,7 @@ def _files_on_record(connection: Connection) -> None:
 
 def _classes_of_keys(connection: Connection) -> None:
     """Version 3: an API key has a class of work; those that were made before are interactive."""
-    connection.execute(text("ALTER TABLE api_keys ADD COLUMN work TEXT DEFAULT 'interactive' NOT NULL"))
+    _add_columns(connection, schema.api_keys.c.work)
 
 
 CONTROL: Final[tuple[Migration, ...]] = (_files_on_record, _classes_of_keys)

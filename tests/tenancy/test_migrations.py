@@ -161,7 +161,8 @@ def test_version_2_becomes_today_s_on_postgresql(tmp_path: Path) -> None:
         new.close()
 
 
-def test_keys_of_before_are_interactive_and_new_ones_have_their_class(tmp_path: Path) -> None:
+def _without_classes() -> MetaData:
+    """The control plane's tables as they were before API keys had a class of work."""
     before = MetaData()
     for table in schema.control.sorted_tables:
         if table.name == "api_keys":
@@ -169,26 +170,49 @@ def test_keys_of_before_are_interactive_and_new_ones_have_their_class(tmp_path: 
             Table("api_keys", before, *columns)
         else:
             table.to_metadata(before)
+    return before
 
-    def one_key(connection: Connection) -> None:
-        tenant = {"id": "t_1", "name": "acme", "status": "active", "created": 0.0, "contract": {}}
-        connection.execute(schema.tenants.insert().values(tenant))
-        key = {"id": "k1", "tenant_id": "t_1", "user_id": "u_1", "user": "ana", "roles": ["reader"], "created": 0.0}
-        connection.execute(before.tables["api_keys"].insert().values(key))
-        connection.execute(schema.api_key_secrets.insert().values(key_id="k1", hash=bytes(32), created=0.0))
 
-    pools = ConnectionPools()
-    old = Database(tmp_path / "a", bytes(32), before, pools, seed=one_key, migrations=migrations.CONTROL[:1])
+def _one_key(connection: Connection) -> None:
+    tenant = {"id": "t_1", "name": "acme", "status": "active", "created": 0.0, "contract": {}}
+    connection.execute(schema.tenants.insert().values(tenant))
+    key = {"id": "k1", "tenant_id": "t_1", "user_id": "u_1", "user": "ana", "roles": ["reader"], "created": 0.0}
+    connection.execute(_without_classes().tables["api_keys"].insert().values(key))
+    connection.execute(schema.api_key_secrets.insert().values(key_id="k1", hash=bytes(32), created=0.0))
+
+
+def _has_classes(connection: Connection) -> None:
+    """Keys of before are interactive, and a new one has its class."""
+    wanted = NewKey("t_1", "u_1", "ana", frozenset({"reader"}), 1.0, None, "batch")
+    minted = credentials.add(connection, bytes(32), "test", wanted)
+    assert [key.work for key in credentials.of_tenant(connection, "t_1")] == ["interactive", "batch"]
+    found = credentials.find(connection, minted.key_id)
+    assert found is not None
+    assert (found.work, found.roles, found.created) == ("batch", ("reader",), 1.0)
+
+
+def test_keys_of_before_are_interactive_and_new_ones_have_their_class(tmp_path: Path) -> None:
+    pools, before = ConnectionPools(), _without_classes()
+    old = Database(tmp_path / "a", bytes(32), before, pools, seed=_one_key, migrations=migrations.CONTROL[:1])
     with old.writing() as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM pragma_table_info('api_keys')").scalar() == 8
     new = Database(tmp_path / "a", bytes(32), schema.control, pools, migrations=migrations.CONTROL)
     fresh = Database(tmp_path / "b", bytes(32), schema.control, pools, migrations=migrations.CONTROL)
     with new.writing() as connection, fresh.reading() as empty:
         assert _shape(connection)["api_keys"] == _shape(empty)["api_keys"]
-        wanted = NewKey("t_1", "u_1", "ana", frozenset({"reader"}), 1.0, None, "batch")
-        minted = credentials.add(connection, bytes(32), "test", wanted)
-        assert [key.work for key in credentials.of_tenant(connection, "t_1")] == ["interactive", "batch"]
-        found = credentials.find(connection, minted.key_id)
-        assert found is not None
-        assert (found.work, found.roles, found.created) == ("batch", ("reader",), 1.0)
+        _has_classes(connection)
     pools.close()
+
+
+def test_keys_of_before_have_their_class_on_postgresql(tmp_path: Path) -> None:
+    place = Place("audit", "t_1", "control.sqlite")
+    with fresh_database() as url:
+        old, new = postgres_storage(url, tmp_path), postgres_storage(url, tmp_path)
+        made = old.database(place, bytes(32), _without_classes(), seed=_one_key, migrations=migrations.CONTROL[:1])
+        with made.writing():
+            pass
+        migrated = new.database(place, bytes(32), schema.control, migrations=migrations.CONTROL)
+        with migrated.writing() as connection:
+            _has_classes(connection)
+        old.close()
+        new.close()

@@ -42,7 +42,8 @@ class Plan:
     """`query` stands alone; `rewritten` is the same text where it differs from what was typed, else `None`.
 
     `room` says what of the model's context is for what, and which turns of the conversation stand in the prompt;
-    `conversation` is the digest of all of them as sent. `mark` is the prompt's canary. `rails` are the guard rails of
+    `conversation` is the digest of all of them as sent. `threshold` is the least strength of evidence that is answered
+    from (`retrieval.abstain`). `mark` is the prompt's canary. `rails` are the guard rails of
     the tenant's contract.
     """
 
@@ -57,6 +58,7 @@ class Plan:
     mark: str = field(repr=False)
     rails: Rails
     mixing: Mixing
+    threshold: float
     cache_mode: Mode
     conversation: str | None
     estimate: Estimate
@@ -110,7 +112,7 @@ def make_plan(
     that the tenant's contract does not provide for, a cache mode that the template's policy does not permit, or a
     question that is too long for the model.
     """
-    settings = path.settings
+    settings, terms = path.settings, view.tenant.contract.retrieval
     route = path.routes.choose(domain, view, question.model, question.adapter, work)
     template = resolve(view, path.templates, question.template)
     alone = stand_alone(question.query, question.history)
@@ -124,13 +126,14 @@ def make_plan(
         rewritten=rails.shown(alone.text) if alone.changed else None,
         template=template,
         route=route,
-        top_k=question.top_k or settings.top_k,
-        search_mode=question.mode or settings.mode,
+        top_k=question.top_k or terms.top_k or settings.top_k,
+        search_mode=question.mode or terms.mode or settings.mode,
         where=None if question.filter is None else parse(question.filter, view.tenant.contract.metadata),
         room=room,
         mark=mark,
         rails=rails,
         mixing=view.tenant.contract.generation.mixing or settings.mixing,
+        threshold=settings.threshold if terms.threshold is None else terms.threshold,
         cache_mode=_cache_mode(path, question, template.name),
         conversation=history_digest(question.history),
         estimate=Estimate(room.fixed + room.sources, room.answer),
@@ -195,7 +198,7 @@ def composite_identity(path: AnswerPath, embedder: Embedder, domain: PermissionD
         embedder=msgspec.json.encode(embedder.fingerprint, order="sorted").decode(),
         generation=f"max_tokens={plan.max_tokens} context_tokens={path.settings.context_tokens} "
         f"context_length={plan.route.context_length} mixing={plan.mixing} temperature={model.temperature:g} "
-        f"rails={plan.rails.revision}",
+        f"rails={plan.rails.revision} threshold={plan.threshold:g}",
         user_id=None,
         filter=None if plan.where is None else canonical(plan.where),
         conversation=plan.conversation,

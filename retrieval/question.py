@@ -24,6 +24,7 @@ from generation.prompt import Templates, Turn
 from generation.routing import Routes
 from indexing.embedding import Embedders
 from metering.meter import Tariff
+from retrieval.abstain import THRESHOLD
 from retrieval.citations import Citation
 from retrieval.passage import Passage
 from retrieval.search import Collections, SearchMode
@@ -132,10 +133,13 @@ class Retrieved:
 
 @dataclass(frozen=True, slots=True)
 class PathSettings:
-    """`context_tokens` bounds the sources of a prompt, `deadline_s` one generation."""
+    """`context_tokens` bounds the sources of a prompt, `deadline_s` one generation; `threshold` is the least strength
+    of evidence that is answered from.
+    """
 
     top_k: int = 8
     mode: SearchMode = "hybrid"
+    threshold: float = THRESHOLD
     context_tokens: int = 3_000
     max_tokens: int = 512
     deadline_s: float = 120.0

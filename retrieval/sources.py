@@ -51,7 +51,8 @@ def gather(tenant: TenantHandle, plan: Plan, found: Passages, embedder: Embedder
     similarity = found.similarity if embedder.covers(plan.query) >= _COVERED else None
 
     def weighed(passages: Sequence[Passage]) -> Evidence:
-        return weigh(plan.query, passages, similarity=similarity, model=embedder.fingerprint.name)
+        model = embedder.fingerprint.name
+        return weigh(plan.query, passages, similarity=similarity, model=model, threshold=plan.threshold)
 
     best = found.items[: plan.top_k]
     chosen: Sequence[Passage] = best

@@ -61,10 +61,11 @@ class ServerSettings(Section, frozen=True):
 
 
 class RetrievalSettings(Section, frozen=True):
-    """`context_tokens` bounds the sources in a prompt, by the generator's own count."""
+    """`context_tokens` bounds a prompt's sources; `threshold` is the least strength of evidence that answers."""
 
     top_k: Annotated[int, msgspec.Meta(ge=1, le=100)]
     mode: Literal["dense", "lexical", "hybrid"]
+    threshold: Annotated[float, msgspec.Meta(ge=0, le=1)]
     context_tokens: Positive
 
 

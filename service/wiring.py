@@ -292,6 +292,7 @@ def _path_settings(settings: Settings) -> PathSettings:
     return PathSettings(
         top_k=settings.retrieval.top_k,
         mode=settings.retrieval.mode,
+        threshold=settings.retrieval.threshold,
         context_tokens=settings.retrieval.context_tokens,
         max_tokens=settings.generation.max_tokens,
         deadline_s=settings.generation.deadline_s,

@@ -80,6 +80,23 @@ class AuditTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     retention: Retention | None = None
 
 
+class RetrievalTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """What this tenant's questions find. `threshold` is the least strength of evidence that is answered from, in
+    [0, 1]: below it the answer is "not in the documents that you may read".
+    """
+
+    top_k: Annotated[int, msgspec.Meta(ge=1, le=100)] | None = None
+    mode: Literal["dense", "lexical", "hybrid"] | None = None
+    threshold: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+
+
+class ChunkingTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """How this tenant's documents are cut from their next ingestion on; see `indexing.chunk.Chunking`."""
+
+    target_chars: Annotated[int, msgspec.Meta(ge=64, le=20_000)] | None = None
+    overlap_chars: Annotated[int, msgspec.Meta(ge=0, le=5_000)] | None = None
+
+
 class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """What was agreed with one tenant. A key that is left out leaves the choice to the deployment.
 
@@ -88,7 +105,8 @@ class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     `tier` "collection" is a physical collection of its own at an engine that others use too; "dedicated" needs an
     engine that serves this tenant alone. `engine` is the name of one of the deployment's engines, `model` one of its
     embedding models. `metadata` are the fields that questions may filter by, with their types. `admission` takes the
-    place of the deployment's limits, number by number. `generation` says what answers and with which guard rails.
+    place of the deployment's limits, number by number. `generation` says what answers and with which guard rails,
+    `retrieval` and `chunking` what questions find and how documents are cut.
     `audit.retention` is the class of the audit's records, `usage` how use is charged. `objectives` are targets that
     each server holds its windows against. `retention` says why and how long the audit log is kept when the tenant is
     deleted; the deletion certificate repeats it.
@@ -101,6 +119,8 @@ class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     metadata: dict[str, FieldType] = {}
     admission: TenantLimits = TenantLimits()
     generation: GenerationTerms = GenerationTerms()
+    retrieval: RetrievalTerms = RetrievalTerms()
+    chunking: ChunkingTerms = ChunkingTerms()
     audit: AuditTerms = AuditTerms()
     usage: UsageTerms = UsageTerms()
     objectives: Objectives = Objectives()

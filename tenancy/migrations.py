@@ -12,7 +12,7 @@ from sqlalchemy import DDL, Column, insert, select, text
 from sqlalchemy.engine import Connection
 from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
-from tenancy import cache_schema, schema
+from tenancy import cache_schema, quality_schema, schema
 from tenancy.database import Migration
 
 
@@ -75,12 +75,21 @@ def _generation(connection: Connection) -> None:
 
 
 def _intake(connection: Connection) -> None:
-    """Version 5: what became of each item of an ingestion; chunks with keys, contexts and places."""
+    """Version 5: what became of each item of an ingestion; chunks with keys, contexts and places; evaluations."""
     chunks = schema.chunks.c
     _add_columns(connection, chunks.key, chunks.context, chunks.place, chunks.hidden)
     connection.execute(CreateTable(schema.items))
     for index in schema.items.indexes:
         connection.execute(CreateIndex(index))
+    for table in (
+        quality_schema.evaluation_sets,
+        quality_schema.evaluations,
+        quality_schema.evaluation_scores,
+        quality_schema.question_days,
+    ):
+        connection.execute(CreateTable(table))
+        for index in table.indexes:
+            connection.execute(CreateIndex(index))
 
 
 TENANT: Final[tuple[Migration, ...]] = (_vectors_apart, _cache_evidence, _generation, _intake)

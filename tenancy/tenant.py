@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -26,6 +28,8 @@ _SEAL: Final = object()
 CHANGES_KEPT = 10_000
 RENEWALS: Final = 8
 EXCLUSIVE_S: Final = 60.0
+_BESIDE: Final = "beside"
+_BESIDE_S: Final = 1.0
 _EPOCHS: Final = Prepared(
     select(schema.epochs.c.acl, schema.epochs.c.corpus, schema.epochs.c.kv, schema.epochs.c.changes)
 )
@@ -337,6 +341,43 @@ class TenantHandle:
         """
         with self._storage.exclusive(self.tenant_id, name, timeout_s):
             yield
+
+    def trying(self, contract: Contract) -> TenantHandle:
+        """The same tenant as it would be under another contract, for measuring; nothing of it is stored."""
+        other = copy.copy(self)
+        other.contract = contract
+        return other
+
+    @contextmanager
+    def beside(self, contract: Contract) -> Iterator[TenantHandle]:
+        """The same tenant over an empty database of its own, for measuring what would be made of its documents.
+
+        The file is gone when the block ends. Its key is in this process's memory alone, so that nobody can read what a
+        crash leaves; the next one removes that. One at a time: raises `Unavailable` where there is another.
+        """
+        with self.exclusive(_BESIDE, _BESIDE_S):
+            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._sweep_beside()
+            path = self.directory / f"{_BESIDE}.{secrets.token_hex(8)}.sqlite"
+            other = self.trying(contract)
+            other._data = Database(
+                path,
+                secrets.token_bytes(32),
+                schema.tenant,
+                self._pools,
+                seed=_first_epochs,
+                migrations=migrations.TENANT,
+                synchronous="NORMAL",
+            )
+            try:
+                yield other
+            finally:
+                self._pools.close_file(path)
+                self._sweep_beside()
+
+    def _sweep_beside(self) -> None:
+        for left in self.directory.glob(f"{_BESIDE}.*"):
+            left.unlink(missing_ok=True)
 
     def erase_traces(self) -> bool:
         """Empty the write-ahead log after deletions, so that removed text is gone from the disk; False where somebody

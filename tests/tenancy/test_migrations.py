@@ -99,7 +99,7 @@ EVIDENCE = (
 
 GENERATION = ("adapters", "templates")
 
-INTAKE = ("items",)
+INTAKE = ("items", "evaluation_sets", "evaluations", "evaluation_scores", "question_days")
 ADDED_TO_CHUNKS = ("key", "context", "place", "hidden")
 
 

@@ -198,7 +198,8 @@ def composite_identity(path: AnswerPath, embedder: Embedder, domain: PermissionD
         embedder=msgspec.json.encode(embedder.fingerprint, order="sorted").decode(),
         generation=f"max_tokens={plan.max_tokens} context_tokens={path.settings.context_tokens} "
         f"context_length={plan.route.context_length} mixing={plan.mixing} temperature={model.temperature:g} "
-        f"rails={plan.rails.revision} threshold={plan.threshold:g}",
+        f"threshold={plan.threshold:g} "
+        f"rails={plan.rails.revision}",
         user_id=None,
         filter=None if plan.where is None else canonical(plan.where),
         conversation=plan.conversation,

@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import Final
+from typing import BinaryIO, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ from indexing.filters import misfits
 from indexing.model import claim_model, claim_pipeline, current_since, require_model
 from indexing.origin import API, Origin
 from indexing.outcome import METADATA_TYPE, Outcome, Status, failed
-from indexing.parse import Parsed, ParseFailure, parse
+from indexing.parse import Parsed, ParseFailure, ParseResult, parse
 from indexing.parse.model import MAX_TITLE, Scalar
 from indexing.stepwise import TakeTurn, encoded, in_turn
 from indexing.terms import TERMS_REVISION, pack, term_postings
@@ -40,13 +40,25 @@ _MOVES: Final = 2
 """Changes of the tenant's model that one write follows."""
 
 
+Parse = Callable[[TenantHandle, str, bytes | BinaryIO, str | None], list[ParseResult]]
+"""From a tenant, a file's name, its content and its media type, if known, to its documents: `ParsePool.parse`."""
+
+
+def parse_here(
+    _tenant: TenantHandle, name: str, content: bytes | BinaryIO, media_type: str | None
+) -> list[ParseResult]:
+    """Parse in this process, for files that can be trusted; see `indexing.parse.pool` for others."""
+    return parse(name, content if isinstance(content, bytes) else content.read(), media_type)
+
+
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """What turns documents into rows. `engine_of` names where a tenant's first collection is made.
 
     `embedder_of` says which model a tenant's collection has now; with it, ingestion goes on where the tenant moves to
     another model meanwhile. Without it, `embedder` is the only one. Where others need the machine too, `turn` waits for
-    this work's turn, and is held while a document is parsed, and while each few chunks are embedded.
+    this work's turn, and is held while a document is parsed, and while each few chunks are embedded. `parse` is where
+    files are parsed.
     """
 
     embedder: Embedder
@@ -55,6 +67,7 @@ class Pipeline:
     clock: Callable[[], float] = time.time
     embedder_of: Callable[[ReadView], Embedder] | None = None
     turn: TakeTurn | None = None
+    parse: Parse = parse_here
 
     @property
     def revision(self) -> str:
@@ -181,7 +194,7 @@ def prepare(tenant: TenantHandle, pipeline: Pipeline, source: Source) -> list[Pr
     own = family.get(name)
     if own is not None and len(family) == 1 and _is_current(own, version, source, since):
         return [_relist(name, own, source.origin, _wanted(source))]
-    results = parse(name, source.data, source.media_type)
+    results = pipeline.parse(tenant, name, source.data, source.media_type)
     prepared: list[Prepared] = [_prepare(pipeline, source, name, version, result, family, since) for result in results]
     outcomes = [item for item in prepared if isinstance(item, Outcome)]
     if all(outcome.error is None for outcome in outcomes):

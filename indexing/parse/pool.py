@@ -1,0 +1,250 @@
+"""Files parsed in processes of their own, so that a bomb, a hang or a crash costs one file.
+
+A process serves one tenant in its life: what a hostile file may have made of it never sees another tenant's files. It
+gets the import path and nothing else: no keys, no settings, no open files but the one to parse.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Condition
+from typing import BinaryIO, Final
+
+import msgspec
+
+from indexing.parse.failure import ParseFailure
+from indexing.parse.model import ParseLimits, ParseResult
+from indexing.parse.worker import LENGTH, MAX_REPLY, Reply, Request, failure
+from tenancy.errors import Unavailable
+from tenancy.tenant import TenantHandle
+
+MEMORY_BYTES: Final = 2 * 2**30
+"""Address space of a worker: its libraries take about 0.3 GiB of it."""
+
+_START_S: Final = 60.0
+_MOST_FILES: Final = 2_000
+_MOST_HELD: Final = 512 * 2**20
+"""A worker is replaced after so many files, or where so much memory stays with it."""
+
+
+class ParsePool:
+    """At most `workers` processes, which parse one file each at a time. Safe for threads."""
+
+    def __init__(self, workers: int = 2, limits: ParseLimits | None = None, memory_bytes: int = MEMORY_BYTES) -> None:
+        self._limits = limits or ParseLimits()
+        self._memory_bytes = memory_bytes
+        self._room = workers
+        self._idle: list[_Worker] = []
+        self._changed = Condition()
+        self._closed = False
+
+    @property
+    def limits(self) -> ParseLimits:
+        return self._limits
+
+    def parse(
+        self, tenant: TenantHandle, name: str, content: bytes | BinaryIO, media_type: str | None = None
+    ) -> list[ParseResult]:
+        """As `indexing.parse.parse`, elsewhere. `content` may be an open file, which is read from its beginning by
+        the worker alone.
+
+        Raises `ParseFailure` as that does, and "timed_out" or "too_large" where the file takes more time or memory than
+        it may, "corrupt" where it ends its parser; `Unavailable` where no worker can be started.
+        """
+        with self._worker(tenant.tenant_id) as worker:
+            try:
+                reply = worker.parse(name, content, media_type, self._limits)
+            except _Lost as lost:
+                raise _why(lost, self._limits, self._memory_bytes, name) from None
+        if reply.whole is not None:
+            raise failure(reply.whole)
+        results: list[ParseResult] = []
+        for result in reply.results:
+            if result.failed is not None:
+                results.append(failure(result.failed))
+            elif result.parsed is not None:
+                results.append(result.parsed)
+        return results
+
+    def close(self) -> None:
+        """End all workers; those that are at work, when they are done."""
+        with self._changed:
+            self._closed = True
+            idle, self._idle = self._idle, []
+            self._changed.notify_all()
+        for worker in idle:
+            worker.end()
+
+    @contextmanager
+    def _worker(self, owner: str) -> Iterator[_Worker]:
+        """A worker of `owner`: an idle one, or a new one in the place of the one that was idle longest."""
+        with self._changed:
+            while not self._closed and not self._idle and not self._room:
+                self._changed.wait()
+            if self._closed:
+                raise Unavailable("parsing has ended", remedy="try again when the service runs")
+            own = next((worker for worker in reversed(self._idle) if worker.owner == owner), None)
+            stale = None
+            if own is not None:
+                self._idle.remove(own)
+            elif self._room:
+                self._room -= 1
+            else:
+                stale = self._idle.pop(0)
+        worker = own
+        try:
+            if stale is not None:
+                stale.end()
+            if worker is None:
+                worker = _Worker(owner, self._memory_bytes)
+            yield worker
+        finally:
+            with self._changed:
+                if worker is not None and worker.is_fit and not self._closed:
+                    self._idle.append(worker)
+                else:
+                    self._room += 1
+                self._changed.notify()
+            if worker is not None and (not worker.is_fit or self._closed):
+                worker.end()
+
+
+class _Lost(Exception):
+    """A worker is gone, with the return code `code`; None where it was late and was killed."""
+
+    def __init__(self, code: int | None) -> None:
+        self.code = code
+
+
+class _Worker:
+    def __init__(self, owner: str, memory_bytes: int) -> None:
+        self.owner = owner
+        self._files = 0
+        self._held = 0
+        self._lost = False
+        ours, theirs = socket.socketpair()
+        environment = {
+            "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+            "MALLOC_ARENA_MAX": "2",
+        }
+        command = [sys.executable, "-P", "-m", "indexing.parse.worker", str(theirs.fileno()), str(memory_bytes)]
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 (a fixed command; names and files go through the socket)
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                pass_fds=(theirs.fileno(),),
+                cwd="/",
+            )
+        except OSError as error:
+            ours.close()
+            raise Unavailable(
+                f"no parser can be started: {error.strerror}", remedy="see the limits on processes"
+            ) from None
+        finally:
+            theirs.close()
+        self._channel = ours
+        try:
+            self._read(LENGTH.size, time.monotonic() + _START_S)
+        except _Lost:
+            self.end()
+            raise Unavailable(
+                "the parser does not start", remedy="see whether memory is short, and whether all packages are there"
+            ) from None
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether it may be given another file."""
+        return not self._lost and self._files < _MOST_FILES and self._held < _MOST_HELD
+
+    def parse(self, name: str, content: bytes | BinaryIO, media_type: str | None, limits: ParseLimits) -> Reply:
+        """Raises `_Lost`; then the worker is of no more use."""
+        self._files += 1
+        # Whatever ends this early leaves half a message behind.
+        self._lost = True
+        request = msgspec.msgpack.encode(Request(name, media_type, limits))
+        deadline = time.monotonic() + limits.seconds
+        with _behind_a_descriptor(content) as descriptor:
+            try:
+                socket.send_fds(self._channel, [LENGTH.pack(len(request))], [descriptor])
+                self._channel.sendall(request)
+            except OSError:
+                raise self._ended() from None
+            size = LENGTH.unpack(self._read(LENGTH.size, deadline))[0]
+            if size > MAX_REPLY:
+                raise self._ended()
+            reply = msgspec.msgpack.decode(self._read(size, deadline), type=Reply)
+        self._lost = False
+        self._held = reply.held
+        return reply
+
+    def end(self) -> None:
+        self._channel.close()
+        self._process.kill()
+        self._process.wait()
+
+    def _read(self, size: int, deadline: float) -> bytearray:
+        """Raises `_Lost` where the worker ends or is late."""
+        data = bytearray(size)
+        view = memoryview(data)
+        while view:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise _Lost(None)
+            self._channel.settimeout(left)
+            try:
+                count = self._channel.recv_into(view)
+            except TimeoutError:
+                raise _Lost(None) from None
+            except OSError:
+                count = 0
+            if not count:
+                raise self._ended()
+            view = view[count:]
+        return data
+
+    def _ended(self) -> _Lost:
+        self._process.kill()
+        return _Lost(self._process.wait())
+
+
+@contextmanager
+def _behind_a_descriptor(content: bytes | BinaryIO) -> Iterator[int]:
+    """The descriptor of a file with `content`, at its beginning."""
+    if not isinstance(content, bytes):
+        # The worker shares the offset, and a reader's own seek may move within its buffer alone.
+        os.lseek(content.fileno(), 0, os.SEEK_SET)
+        yield content.fileno()
+        return
+    descriptor = os.memfd_create("document", os.MFD_CLOEXEC)
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(content)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _why(lost: _Lost, limits: ParseLimits, memory_bytes: int, name: str) -> ParseFailure:
+    if lost.code is None or lost.code == -signal.SIGALRM:
+        reason, remedy = f"takes more than {limits.seconds:.0f} s to parse", "split the file, or raise the limit"
+        return ParseFailure("timed_out", reason, item=name, remedy=remedy)
+    # The kernel's own killer takes the process that uses most memory; nothing else but `end` sends this signal.
+    if lost.code == -signal.SIGKILL:
+        reason, remedy = f"takes more than {memory_bytes >> 20} MiB to parse", "split the file, or raise the limit"
+        return ParseFailure("too_large", reason, item=name, remedy=remedy)
+    return ParseFailure(
+        "corrupt", "ends the program that parses it", item=name, remedy="open it in its own program and save it again"
+    )

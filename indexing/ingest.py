@@ -26,7 +26,7 @@ from indexing.embed import Embedder
 from indexing.filters import misfits
 from indexing.model import claim_model, claim_pipeline, current_since, require_model
 from indexing.origin import API, Origin
-from indexing.outcome import METADATA_TYPE, Outcome, Status, failed
+from indexing.outcome import METADATA_TYPE, Change, Outcome, Status, failed, written
 from indexing.parse import Parsed, ParseFailure, ParseResult, parse
 from indexing.parse.model import MAX_TITLE, Scalar
 from indexing.stepwise import TakeTurn, encoded, in_turn
@@ -274,7 +274,7 @@ def _write_all(tenant: TenantHandle, pipeline: Pipeline, writables: Sequence[Wri
         model_id = claim_model(view, embedder.spec, embedder.fingerprint, engine, now).model.id
         claim_pipeline(view, pipeline.revision)
         outcomes = [_write(view, item, model_id, now) for item in writables]
-    if any(outcome.status is Status.REMOVED for outcome in outcomes):
+    if any(outcome.change is Change.REMOVED for outcome in outcomes):
         tenant.erase_traces()
     return outcomes
 
@@ -372,7 +372,7 @@ def _write(view: WriteView, item: Writable, model_id: int, now: float) -> Outcom
         return _write_content(view, item, present, model_id, now)
     if isinstance(item, Removal):
         documents.remove(view, item.stored.id, now)
-        return Outcome(name, Status.REMOVED)
+        return Outcome(name, Status.REMOVED, Change.REMOVED)
     return _write_access(view, item, now)
 
 
@@ -381,7 +381,7 @@ def _write_access(view: WriteView, item: Relist, now: float) -> Outcome:
         documents.adopt(view, item.stored.id, item.origin)
     access = item.wanted.over(get_access_list(view, item.stored.id))
     changed = set_access_list(view, item.stored.id, access, now)
-    return Outcome(item.name, Status.ACL_UPDATED if changed else Status.UNCHANGED)
+    return Outcome(item.name, Status.UNCHANGED, Change.ACL_UPDATED if changed else Change.NONE)
 
 
 def _write_content(view: WriteView, item: Embedded, present: Stored | None, model_id: int, now: float) -> Outcome:
@@ -404,5 +404,5 @@ def _write_content(view: WriteView, item: Embedded, present: Stored | None, mode
     else:
         access = draft.wanted.over(present.access)
         documents.replace(view, present.id, draft.name, content, draft.origin, access, now)
-    status = Status.ADDED if present is None else Status.UPDATED
-    return Outcome(draft.name, status, len(draft.chunks), warnings, tokens=item.tokens)
+    change = Change.ADDED if present is None else Change.UPDATED
+    return Outcome(draft.name, written(warnings), change, len(draft.chunks), warnings, tokens=item.tokens)

@@ -109,7 +109,7 @@ def prepare(environment: dict[str, str]) -> dict[str, str]:
             show=f"ingest --tenant {tenant} documents/{tenant} --acl documents/{tenant}/access.toml",
         )
         summary = json.loads(output.strip().splitlines()[-1])
-        console.print(f"   {tenant}: {summary.get('added', summary)} documents added")
+        console.print(f"   {tenant}: {summary.get('indexed', summary)} documents added")
     return keys
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
 from indexing.parse.failure import ParseFailure
 
@@ -30,6 +30,9 @@ EMBEDDED_DATA_REMOVED: Final = "embedded_data_removed"
 MALFORMED_PARTS: Final = "malformed_parts"
 """A minor part of the file (a header, a footnote) could not be read."""
 
+INCOMPLETE: Final = frozenset({PAGES_WITHOUT_TEXT, ATTACHMENTS_NOT_READ, COMMENTS_NOT_READ, MALFORMED_PARTS})
+"""The warnings that say that something of the file is missing in the text; ":" and a detail may follow one."""
+
 MAX_TITLE: Final = 300
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
@@ -45,7 +48,9 @@ class ParseLimits:
 
     `max_bytes` bounds the file, `max_expanded_bytes` what an archive-based format unpacks to,
     `max_xml_bytes` one XML part of it, `max_characters` the text, `max_children` the lines of a file that are
-    documents of their own, each of which takes some 5 KB of memory. `seconds` bounds the formats whose parsing time
+    documents of their own, each of which takes some 5 KB of memory. For files within a file (attachments, members of
+    an archive) `max_children`, `max_expanded_bytes` and `seconds` hold for the whole tree, and `max_depth` says how deep
+    it may be. `seconds` bounds the formats whose parsing time
     does not follow from their size; it is checked between pages.
     """
 
@@ -54,16 +59,35 @@ class ParseLimits:
     max_xml_bytes: int = 32 * 2**20
     max_characters: int = 32 * 2**20
     max_children: int = 100_000
+    max_depth: int = 8
     seconds: float = 120.0
+
+
+class Nest(Protocol):
+    """Reads the files within a file, under bounds on the whole tree of them; see `indexing.parse.nesting`."""
+
+    @property
+    def is_full(self) -> bool:
+        """No more files are read: a parser stops looking for them."""
+
+    def read(
+        self, suffix: str, name: str, data: bytes, media_type: str | None = None, charset: str | None = None
+    ) -> list[ParseResult]:
+        """What is in the file `name`; a failure is among the results. Suffixes begin with `suffix` ("#member/a.txt").
+        No result has an access list of its own: it stands under that of the whole file."""
+
+    def refuse(self, suffix: str, failure: ParseFailure) -> list[ParseResult]:
+        """A file that is not even tried, counted like the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file. `charset` is what its transport declared, if anything."""
+    """One file. `charset` is what its transport declared, if anything; `nest` is None where a parser is called alone."""
 
     name: str
     data: bytes
     charset: str | None = None
+    nest: Nest | None = field(default=None, repr=False, compare=False)
 
 
 class Kind(StrEnum):

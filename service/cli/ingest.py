@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import secrets
-import sys
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from service.cli.console import DEFAULT, Common, Tenant, blocking, clean, note, opened
+from service.cli.console import DEFAULT, Common, Tenant, blocking, note, opened
+from service.cli.ingest_report import Tally, reporting
 from service.problems import DONE, FAILED
 from tenancy.errors import InvalidInput
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 Labels = Annotated[tuple[str, ...], Parameter(negative=(), help="user:NAME, group:NAME or tenant; repeat for more.")]
 # Documents named in one audit event.
 _RECORDED = 500
-_STAGES = {"added": "written", "updated": "written", "acl_updated": "access", "removed": "deleted"}
+_STAGES = {"added": "written", "updated": "written", "moved": "written", "acl_updated": "access", "removed": "deleted"}
 
 
 def ingest(
@@ -59,7 +58,7 @@ def ingest(
     """
     rules, decide = _access(acl, manifest, allow, deny)
     not_documents = [file for file in (acl, manifest) if file is not None]
-    counts: Counter[str] = Counter()
+    tally, unread = Tally(), 0
     seen: list[str] = []
     undecided: set[str] = set()
 
@@ -71,24 +70,24 @@ def ingest(
             undecided.add(name)
         return decision
 
-    with opened(common) as control, _reporting([path, *paths], common) as report:
+    with opened(common) as control, reporting([path, *paths], common) as report:
 
         def done(outcome: Outcome) -> None:
+            nonlocal unread
             seen.append(outcome.document)
-            counts[outcome.status.value] += 1
-            if outcome.status.value == "added" and undecided & {outcome.document, outcome.document.rpartition("#")[0]}:
-                counts["unread"] += 1
+            tally.add(outcome)
+            names = {outcome.document, outcome.document.rpartition("#")[0]}
+            unread += outcome.change.value == "added" and bool(undecided & names)
             report(outcome)
 
         blocking(_load(control, tenant, [path, *paths], decided, not_documents, prune, done))
     if rules is not None:
         for where in rules.unused(seen):
             note(f"{where} fits no document")
-    if counts["unread"]:
-        note(f"nobody reads {counts['unread']} of the new documents: no --allow, rule or manifest names them")
-    summary = {status: counts[status] for status in (*_STAGES, "unchanged", "failed")}
-    print(json.dumps(summary) if common.as_json else ", ".join(f"{summary[status]} {status}" for status in summary))
-    return FAILED if counts["failed"] else DONE
+    if unread:
+        note(f"nobody reads {unread} of the new documents: no --allow, rule or manifest names them")
+    tally.show(tenant, common)
+    return FAILED if tally.failures else DONE
 
 
 async def _load(
@@ -117,7 +116,7 @@ async def _load(
 
     def written(outcomes: Sequence[Outcome]) -> None:
         tokens["read"] += sum(outcome.tokens for outcome in outcomes)
-        changed.extend(outcome for outcome in outcomes if outcome.status.value in _STAGES)
+        changed.extend(outcome for outcome in outcomes if outcome.change.value in _STAGES)
         # Durable already; from here on it is found at the tenant's engine as well.
         collections.settle(handle)
 
@@ -188,7 +187,12 @@ def _note(trail: Trail, changed: Iterable[Outcome]) -> None:
     from audit.record import Resource
 
     trail.note(
-        resources=[Resource(document=outcome.document, stage=_STAGES[outcome.status.value]) for outcome in changed]  # type: ignore[arg-type]
+        resources=[
+            Resource(document=name, stage=_STAGES[outcome.change.value])  # type: ignore[arg-type]
+            for outcome in changed
+            for name in (outcome.document, outcome.moved_from)
+            if name is not None
+        ]
     )
 
 
@@ -208,74 +212,3 @@ def _access(
         )
     rules = AccessRules(acl, manifest)
     return rules, rules.decide
-
-
-@contextmanager
-def _reporting(paths: Sequence[Path], common: Common) -> Iterator[Callable[[Outcome], None]]:
-    """How each outcome is shown: a JSON line, a progress bar on a terminal, or a plain line."""
-    if common.as_json:
-        yield lambda outcome: print(json.dumps(_plain(outcome), ensure_ascii=False))
-    elif sys.stderr.isatty():
-        with _progress_bar(paths) as advance:
-            yield advance
-    else:
-
-        def line(outcome: Outcome) -> None:
-            if outcome.error is not None:
-                print(_failure(outcome), file=sys.stderr)
-            elif outcome.status.value != "unchanged":
-                print(f"{outcome.status.value}: {clean(outcome.document)}")
-            if (mistyped := _mistyped(outcome)) is not None:
-                print(mistyped, file=sys.stderr)
-
-        yield line
-
-
-@contextmanager
-def _progress_bar(paths: Sequence[Path]) -> Iterator[Callable[[Outcome], None]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-    from rich.text import Text
-
-    from indexing.walk import files
-
-    total = sum(1 for path in paths for _ in files(path))
-    columns = (TextColumn("ingesting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("", total=total)
-
-        def advance(outcome: Outcome) -> None:
-            progress.advance(task)
-            if outcome.error is not None:
-                progress.console.print(Text(_failure(outcome), style="red"))
-            if (mistyped := _mistyped(outcome)) is not None:
-                progress.console.print(Text(mistyped, style="yellow"))
-
-        yield advance
-
-
-def _plain(outcome: Outcome) -> dict[str, object]:
-    plain = {
-        "document": outcome.document,
-        "status": outcome.status.value,
-        "chunks": outcome.chunks,
-        "warnings": list(outcome.warnings),
-        "reason": outcome.reason,
-        "remedy": outcome.remedy,
-    }
-    return {name: value for name, value in plain.items() if value not in (None, [])}
-
-
-def _mistyped(outcome: Outcome) -> str | None:
-    """Which metadata fields no filter will find the document by."""
-    from indexing.outcome import METADATA_TYPE
-
-    names = [found.partition(":")[2] for found in outcome.warnings if found.startswith(METADATA_TYPE)]
-    if not names:
-        return None
-    return clean(f"warning: {outcome.document}: not of the type that the contract declares: {', '.join(names)}")
-
-
-def _failure(outcome: Outcome) -> str:
-    remedy = f" ({outcome.remedy})" if outcome.remedy else ""
-    return clean(f"error: {outcome.document}: {outcome.reason}{remedy}")

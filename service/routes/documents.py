@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import time
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Annotated, Any, Final
 from urllib.parse import unquote_to_bytes
@@ -84,10 +85,11 @@ class DocumentResponse(msgspec.Struct, frozen=True):
 
 
 class DocumentOutcome(msgspec.Struct, frozen=True):
-    """What became of one document; a JSON Lines file gives one for each of its lines."""
+    """What became of one document, and what changed; a file of several documents gives one for each of them."""
 
     id: str
     status: str
+    change: str
     chunks: int
     warnings: list[str]
     reason: str | None = None
@@ -182,7 +184,7 @@ def _writing(services: Services) -> list[HTTPRouteHandler]:
                     use.by(model.name, model.revision)
                     outcomes = await workers.run(put_document, tenant, services.in_turn(principal, tenant), source)
                     use.used(sum(outcome.tokens for outcome in outcomes))
-                trail.note(detail={"outcomes": len(outcomes), "status": outcomes[0].status.value if outcomes else None})
+                trail.note(detail={"outcomes": len(outcomes), **_detail(outcomes)})
                 await services.settle(tenant)
         return PutResponse([_outcome(outcome) for outcome in outcomes])
 
@@ -267,10 +269,16 @@ def _lists(access: AccessList) -> dict[str, str]:
     return {"allow": label_summary(access.allow), "deny": label_summary(access.deny)}
 
 
+def _detail(outcomes: Sequence[Outcome]) -> dict[str, str]:
+    """What became of the document, or of the first one in its file."""
+    return {"status": outcomes[0].status.value, "change": outcomes[0].change.value} if outcomes else {}
+
+
 def _outcome(outcome: Outcome) -> DocumentOutcome:
     return DocumentOutcome(
         outcome.document,
         outcome.status.value,
+        outcome.change.value,
         outcome.chunks,
         list(outcome.warnings),
         outcome.reason,

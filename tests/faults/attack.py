@@ -203,11 +203,11 @@ class Attack:
         found = json.loads(line)
         if "document" not in found:
             return
-        if found["status"] == "failed":
+        if "reason" in found:
             self.tally.wrong.append(line)
             return
         self.ledger.settle(found["document"], self.files.wanted[found["document"]])
-        self.tally.acknowledged[found["status"]] += 1
+        self.tally.acknowledged[found["change"]] += 1
         self.tally.acknowledged["while the server was dead"] += server_dead.is_set()
 
     # The clients

@@ -32,7 +32,7 @@ from cache.stores import tables as cache_tables
 from indexing.acl_rules import Decision
 from indexing.batch import ingest_paths
 from indexing.chunk import chunk
-from indexing.outcome import Status
+from indexing.outcome import Change
 from indexing.terms import pack, term_postings
 from retrieval.answer import answer
 from retrieval.question import Answer, AnswerEvent, Done, Question
@@ -224,11 +224,10 @@ class Check:
     def complete(self) -> None:
         """The next ingestion ends what was cut short, and the one after it finds nothing to do."""
         wanted = self.attack.files.wanted
-        counts: Counter[Status] = Counter()
+        counts: Counter[Change] = Counter()
         for turn in range(2):
-            counts = Counter(
-                outcome.status
-                for outcome in ingest_paths(
+            outcomes = list(
+                ingest_paths(
                     self._tenant,
                     self.services.pipeline,
                     [self.attack.files.path],
@@ -237,9 +236,10 @@ class Check:
                     prune=True,
                 )
             )
-            assert not counts[Status.FAILED]
-            self.counts["documents completed"] += 0 if turn else counts.total() - counts[Status.UNCHANGED]
-        assert counts.keys() <= {Status.UNCHANGED}
+            assert not [outcome for outcome in outcomes if outcome.error is not None]
+            counts = Counter(outcome.change for outcome in outcomes)
+            self.counts["documents completed"] += 0 if turn else counts.total() - counts[Change.NONE]
+        assert counts.keys() <= {Change.NONE}
         for document, state in wanted.items():
             self.attack.ledger.settle(document, state)
 

@@ -20,6 +20,7 @@ from tenancy.acl import AccessList
 from tenancy.errors import Conflict, InvalidInput, ModelMismatch, NotFound, Unavailable
 from tenancy.schema import changes, chunks, vectors, versions
 from tenancy.tenant import Epochs
+from tests.support.outcomes import word
 from tests.support.people import NOW, Company
 
 pytestmark = pytest.mark.both_storages
@@ -71,7 +72,7 @@ class Spy:
 def put(company: Company, pipeline: Pipeline, name: str, text: str | bytes, **more: object) -> list[tuple[str, str]]:
     data = text.encode() if isinstance(text, str) else text
     outcomes = put_document(company.handle, pipeline, Source(name, data, **{"access": EVERYBODY, **more}))  # type: ignore[arg-type]
-    return [(outcome.document, outcome.status.value) for outcome in outcomes]
+    return [(outcome.document, word(outcome)) for outcome in outcomes]
 
 
 def epochs(company: Company) -> Epochs:
@@ -212,7 +213,7 @@ def test_lines_are_documents_with_their_own_versions_and_lists(acme: Company, em
 def test_a_bad_line_costs_the_others_nothing_and_removes_nothing(acme: Company, pipeline: Pipeline) -> None:
     put(acme, pipeline, "f.jsonl", line("1", "apple") + line("2", "pear"))
     found = put(acme, pipeline, "f.jsonl", line("1", "apples") + "{broken\n")
-    assert found == [("f.jsonl#1", "updated"), ("f.jsonl#line-2", "failed")]
+    assert found == [("f.jsonl#1", "updated"), ("f.jsonl#line-2", "corrupt")]
     assert documents.show_document(acme.handle, "f.jsonl#2").chunks == 1
 
 

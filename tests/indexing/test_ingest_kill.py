@@ -38,7 +38,7 @@ pipeline = Pipeline(load_embedder(EmbeddingSettings(model="hashing:64")))
 print("ready", flush=True)
 decision = Decision(AccessList.of(["tenant"]), by="test")
 for outcome in batch.ingest_paths(tenant, pipeline, [Path(sys.argv[2])], lambda _: decision, lambda: None, prune=True):
-    print(outcome.document, outcome.status, flush=True)
+    print(outcome.document, outcome.status, outcome.change, flush=True)
 """
 ROOT = Path(__file__).parents[2]
 
@@ -105,4 +105,7 @@ def test_a_killed_ingestion_leaves_whole_documents_and_is_completed(acme: Compan
     assert len(check_whole(acme, reader)) == 19
     worker = start(tmp_path / "data", folder)
     output, _ = worker.communicate()
-    assert set(output.split()) & {"unchanged", "added", "updated", "removed"} == {"unchanged"}
+    assert set(output.split()) & {"unchanged", "indexed", "added", "updated", "removed", "none"} == {
+        "unchanged",
+        "none",
+    }

@@ -20,6 +20,7 @@ from indexing.walk import files
 from tenancy.acl import AccessList
 from tenancy.errors import InvalidInput, NotFound, TenantSuspended
 from tenancy.identity import Authenticator
+from tests.support.outcomes import word
 from tests.support.people import NOW, Company
 
 PIPELINE = Pipeline(load_embedder(EmbeddingSettings(model="hashing:64")), clock=lambda: NOW)
@@ -31,9 +32,7 @@ def everybody(name: str) -> Decision:
 
 def run(company: Company, *paths: Path, pipeline: Pipeline = PIPELINE, **more: Any) -> list[tuple[str, str]]:
     options = {"decide": everybody, "still_open": lambda: None, **more}
-    return [
-        (outcome.document, outcome.status.value) for outcome in ingest_paths(company.handle, pipeline, paths, **options)
-    ]
+    return [(outcome.document, word(outcome)) for outcome in ingest_paths(company.handle, pipeline, paths, **options)]
 
 
 def names(company: Company) -> list[str]:
@@ -154,26 +153,26 @@ def test_a_failing_file_is_reported_and_the_rest_goes_on(acme: Company, folder: 
     (folder / "a.txt").write_bytes(b"")
     (folder / "a.pdf").write_bytes(b"%PDF-1.4 nonsense")
     outcomes = list(ingest_paths(acme.handle, PIPELINE, [folder], everybody, lambda: None))
-    assert [(outcome.document, outcome.status.value) for outcome in outcomes] == [
-        ("a.pdf", "failed"),
-        ("a.txt", "failed"),
+    assert [(outcome.document, word(outcome)) for outcome in outcomes] == [
+        ("a.pdf", "corrupt"),
+        ("a.txt", "empty"),
         ("b.txt", "added"),
         ("hr/pay.md", "added"),
     ]
     assert all(outcome.reason and outcome.remedy for outcome in outcomes[:2])
 
 
-@pytest.mark.parametrize("broken", [b"", b"\x00\x01\x02" * 100])
+@pytest.mark.parametrize(("broken", "status"), [(b"", "empty"), (b"\x00\x01\x02" * 100, "unsupported")])
 def test_new_rules_hold_for_a_document_whose_file_cannot_be_read_now(
-    acme: Company, folder: Path, broken: bytes
+    acme: Company, folder: Path, broken: bytes, status: str
 ) -> None:
     run(acme, folder)
     (folder / "a.txt").write_bytes(broken)
     nobody = Decision(AccessList.of(["user:ana"]), by="test")
     found = run(acme, folder, decide=lambda name: nobody if name == "a.txt" else everybody(name))
-    assert found[:2] == [("a.txt", "failed"), ("a.txt", "acl_updated")]
+    assert found[:2] == [("a.txt", status), ("a.txt", "acl_updated")]
     assert documents.show_document(acme.handle, "a.txt").access == nobody.access
-    assert run(acme, folder, decide=lambda _: None)[:2] == [("a.txt", "failed"), ("b.txt", "unchanged")]
+    assert run(acme, folder, decide=lambda _: None)[:2] == [("a.txt", status), ("b.txt", "unchanged")]
 
 
 def test_prune_removes_what_is_gone_from_that_folder_alone(acme: Company, folder: Path, tmp_path: Path) -> None:
@@ -203,7 +202,7 @@ def test_prune_keeps_what_fails_or_could_not_be_seen(
 ) -> None:
     run(acme, folder)
     (folder / "a.txt").write_bytes(b"")
-    assert run(acme, folder, prune=True)[0] == ("a.txt", "failed")
+    assert run(acme, folder, prune=True)[0] == ("a.txt", "empty")
     assert names(acme) == ["a.txt", "b.txt", "hr/pay.md"]
     scan = os.scandir
     (folder / "b.txt").unlink()
@@ -214,7 +213,7 @@ def test_prune_keeps_what_fails_or_could_not_be_seen(
         return scan(path)
 
     monkeypatch.setattr(os, "scandir", locked)
-    assert run(acme, folder, prune=True) == [("a.txt", "failed"), ("hr", "failed")]
+    assert run(acme, folder, prune=True) == [("a.txt", "empty"), ("hr", "failed")]
     assert names(acme) == ["a.txt", "b.txt", "hr/pay.md"]
     monkeypatch.undo()
     assert ("b.txt", "removed") in run(acme, folder, prune=True)
@@ -252,7 +251,7 @@ def test_a_tenant_that_is_suspended_or_deleted_ends_the_run_with_that_error(
     monkeypatch.setattr(batch, "BATCH_CHUNKS", 1)
     operator = authenticator.operator("acme")
     outcomes = ingest_paths(acme.handle, PIPELINE, [folder], everybody, lambda: acme.tenants.open(operator))
-    assert next(outcomes).status.value == "added"
+    assert next(outcomes).change.value == "added"
     acme.tenants.set_status("acme", "suspended")
     with pytest.raises(TenantSuspended):
         list(outcomes)

@@ -9,7 +9,7 @@ import pytest
 from indexing.documents import show_document
 from indexing.embed import EmbeddingSettings, load_embedder
 from indexing.ingest import Pipeline, Source, ingest, put_document
-from indexing.outcome import Outcome, Status
+from indexing.outcome import Change, Outcome, Status
 from tenancy.contract import Contract
 from tenancy.errors import InvalidInput
 from tests.support.people import NOW, Company
@@ -51,7 +51,7 @@ def test_a_declared_field_of_another_type_is_a_warning_and_kept(
     company: Company, metadata: dict[str, Any], warnings: tuple[str, ...]
 ) -> None:
     outcome = put(company, **metadata)
-    assert (outcome.status, outcome.warnings) == (Status.ADDED, warnings)
+    assert (outcome.change, outcome.warnings) == (Change.ADDED, warnings)
     shown = show_document(company.handle, "a.txt")
     assert (dict(shown.metadata), shown.warnings) == (metadata, warnings)
 
@@ -67,7 +67,7 @@ def test_a_corrected_type_is_a_change_and_the_same_value_is_none(company: Compan
         put(company, year=value)
         outcome = put(company, year=value)
         assert outcome.status is Status.UNCHANGED
-    assert [put(company, year=value).status for value in values] == [Status.UPDATED] * len(values)
+    assert [put(company, year=value).change for value in values] == [Change.UPDATED] * len(values)
     stored = show_document(company.handle, "a.txt").metadata["year"]
     assert (stored, type(stored)) == (2024, int)
 
@@ -86,7 +86,7 @@ def test_what_is_no_name_is_refused(company: Company, name: str) -> None:
     twice = {"\u00f6": 1, "o\u0308": 2}
     with pytest.raises(InvalidInput, match="normal form"):
         put(company, **twice)
-    assert put(company, year=1).status is Status.ADDED
+    assert put(company, year=1).change is Change.ADDED
 
 
 def test_lines_of_a_file_are_warned_of_one_by_one(company: Company) -> None:

@@ -110,7 +110,7 @@ def office(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 @pytest.mark.slow
 def test_everybody_finds_their_own_policies_and_nobody_anothers(office: Office) -> None:
     readable = expected(office.org, ASSIGNMENT)
-    assert office.summary["added"] == len(ASSIGNMENT)
+    assert office.summary["indexed"] == len(ASSIGNMENT)
     assert readable["r-helper"] == {"Workshop Safety.txt", "Night Shift.txt", "Spare Parts.txt", "Crane Inspection.txt"}
     assert readable["r-second"] == {"Workshop Safety.txt", "Night Shift.txt"}
     answered = policies.choose(office.org, readable, 9)

@@ -164,7 +164,7 @@ def test_the_same_id_in_two_tenants_is_two_documents(bench: Bench) -> None:
     put = PUT.but(target="/v1/documents/both.md")
     first = bench.send(put.but(who="all").with_json(text="The first text."))
     second = bench.send(put.but(who="foreign").with_json(text="The other text."))
-    assert first.json()["outcomes"][0]["status"] == second.json()["outcomes"][0]["status"] == "added"
+    assert first.json()["outcomes"][0]["change"] == second.json()["outcomes"][0]["change"] == "added"
     versions = [bench.send(SHOW.but(target=put.target, who=who)).json()["version"] for who in ("all", "foreign")]
     assert versions[0] != versions[1]
     assert bench.send(put.but(method="DELETE", body=None, who="foreign")).status_code == 200

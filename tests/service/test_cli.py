@@ -169,13 +169,13 @@ def test_ingestion_names_each_failure_and_goes_on(acme: Run, folder: Path) -> No
     (docs / "second.md").write_text("Holidays are thirty days.")
     code, out, err = acme("ingest", "--tenant", "acme", str(docs), "--allow", "tenant")
     assert code == 1
-    assert "error: broken.pdf: " in err
-    assert "added: second.md" in out
-    assert out.splitlines()[-1] == "1 added, 0 updated, 1 acl_updated, 0 removed, 0 unchanged, 1 failed"
+    assert "corrupt: broken.pdf: " in err
+    assert "indexed: second.md" in out
+    assert out.splitlines()[-4:] == ["indexed\t1", "unchanged\t1", "corrupt\t1", "1 added, 1 acl_updated"]
     code, out, _ = acme("ingest", "--tenant", "acme", str(docs), "--json")
     lines = [json.loads(line) for line in out.splitlines()]
-    assert [line["status"] for line in lines[:-1]] == ["failed", "unchanged", "unchanged"]
-    assert (lines[-1]["unchanged"], lines[-1]["failed"], code) == (2, 1, 1)
+    assert [line["status"] for line in lines[:-1]] == ["corrupt", "unchanged", "unchanged"]
+    assert (lines[-1]["unchanged"], lines[-1]["corrupt"], code) == (2, 1, 1)
     for name in ("broken.pdf", "second.md"):
         (docs / name).unlink()
     code, out, _ = acme("ingest", "--tenant", "acme", str(docs), "--prune")

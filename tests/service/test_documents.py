@@ -22,7 +22,9 @@ def read(house: House, key: str) -> list[str]:
 def test_a_document_is_stored_shown_listed_found_and_deleted(house: House) -> None:
     key, reader = house.key("acme", "loader", Role.INGEST), house.key("acme", "ana")
     stored = house.put("acme", "hr/notice.md", TEXT, allow=["tenant"]).json()["outcomes"]
-    assert [(one["id"], one["status"], one["chunks"]) for one in stored] == [("hr/notice.md", "added", 1)]
+    assert [(one["id"], one["status"], one["change"], one["chunks"]) for one in stored] == [
+        ("hr/notice.md", "indexed", "added", 1)
+    ]
     shown = house.get("/v1/documents/hr/notice.md", key).json()
     assert (shown["id"], shown["allow"], shown["deny"]) == ("hr/notice.md", ["tenant"], [])
     assert [one["id"] for one in house.get("/v1/documents", key).json()["documents"]] == ["hr/notice.md"]
@@ -35,7 +37,7 @@ def test_a_document_is_stored_shown_listed_found_and_deleted(house: House) -> No
 def test_equal_content_is_unchanged_and_other_content_a_new_version(house: House) -> None:
     house.put("acme", "a", TEXT, allow=["tenant"])
     assert house.put("acme", "a", TEXT).json()["outcomes"][0]["status"] == "unchanged"
-    assert house.put("acme", "a", TEXT + " Or four.").json()["outcomes"][0]["status"] == "updated"
+    assert house.put("acme", "a", TEXT + " Or four.").json()["outcomes"][0]["change"] == "updated"
     # Without a list the document keeps its own.
     assert read(house, house.key("acme", "ana")) == ["a"]
 

@@ -140,7 +140,7 @@ def test_ctrl_c_ends_an_ingestion_and_the_next_run_goes_on(environment: dict[str
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert process.stdout is not None
-    assert process.stdout.readline().startswith("added: ")
+    assert process.stdout.readline().startswith("indexed: ")
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err.splitlines()[-1]) == (130, "stopped")
@@ -151,7 +151,7 @@ def test_ctrl_c_ends_an_ingestion_and_the_next_run_goes_on(environment: dict[str
     summary = json.loads(finished.stdout.splitlines()[-1])
     assert (finished.returncode, summary["failed"]) == (0, 0)
     assert summary["unchanged"] > 0
-    assert summary["unchanged"] + summary["added"] == 1_000
+    assert summary["unchanged"] + summary["indexed"] == 1_000
 
 
 def test_a_data_directory_has_one_server(folder: Path) -> None:

@@ -1,0 +1,136 @@
+"""What `strongroom ingest` shows: a line for each item that is not as it was, and what became of all of them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from service.cli.console import Common, clean, note, show_table
+
+if TYPE_CHECKING:
+    from indexing.outcome import Outcome
+
+
+class Tally:
+    """Counts of one pass over the files, and what it found to say."""
+
+    def __init__(self) -> None:
+        self._statuses: Counter[str] = Counter()
+        self._changes: Counter[str] = Counter()
+        self.failures = 0
+
+    def add(self, outcome: Outcome) -> None:
+        self._statuses[outcome.status.value] += 1
+        self._changes[outcome.change.value] += 1
+        self.failures += outcome.error is not None
+
+    def summary(self) -> dict[str, Any]:
+        """Items by status and by change; all words of both, so that a script finds each."""
+        from indexing.outcome import Change, Status
+
+        changes = {change.value: self._changes[change.value] for change in Change if change is not Change.NONE}
+        return {**{status.value: self._statuses[status.value] for status in Status}, "changes": changes}
+
+    def show(self, tenant: str, common: Common) -> None:
+        summary = self.summary()
+        changes = summary.pop("changes")
+        if common.as_json:
+            print(json.dumps({**summary, "changes": changes}))
+            return
+        show_table(
+            common,
+            [{"status": status, "items": count} for status, count in summary.items() if count],
+            ["status", "items"],
+        )
+        print(", ".join(f"{count} {change}" for change, count in changes.items() if count) or "nothing changed")
+        if self.failures:
+            note(f"`strongroom document list --tenant {tenant} --status STATUS` lists them, with what to do")
+
+
+@contextmanager
+def reporting(paths: Sequence[Path], common: Common) -> Iterator[Callable[[Outcome], None]]:
+    """How each outcome is shown: a JSON line, a progress bar on a terminal, or a plain line."""
+    if common.as_json:
+        yield lambda outcome: print(json.dumps(_plain(outcome), ensure_ascii=False), flush=True)
+    elif sys.stderr.isatty():
+        with _progress_bar(paths) as advance:
+            yield advance
+    else:
+
+        def line(outcome: Outcome) -> None:
+            if (text := _line(outcome)) is not None:
+                print(text, file=sys.stderr if outcome.error is not None else sys.stdout, flush=True)
+            if (mistyped := _mistyped(outcome)) is not None:
+                print(mistyped, file=sys.stderr)
+
+        yield line
+
+
+@contextmanager
+def _progress_bar(paths: Sequence[Path]) -> Iterator[Callable[[Outcome], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.text import Text
+
+    from indexing.walk import files
+
+    total = sum(1 for path in paths for _ in files(path))
+    columns = (TextColumn("ingesting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("", total=total)
+
+        def advance(outcome: Outcome) -> None:
+            progress.advance(task)
+            if outcome.error is not None or outcome.warnings or outcome.moved_from is not None:
+                style = "red" if outcome.error is not None else "yellow"
+                progress.console.print(Text(_line(outcome) or "", style=style))
+            if (mistyped := _mistyped(outcome)) is not None:
+                progress.console.print(Text(mistyped, style="yellow"))
+
+        yield advance
+
+
+def _plain(outcome: Outcome) -> dict[str, object]:
+    plain = {
+        "document": outcome.document,
+        "status": outcome.status.value,
+        "change": outcome.change.value,
+        "moved_from": outcome.moved_from,
+        "chunks": outcome.chunks,
+        "warnings": list(outcome.warnings),
+        "reason": outcome.reason,
+        "remedy": outcome.remedy,
+    }
+    return {name: value for name, value in plain.items() if value not in (None, [])}
+
+
+def _line(outcome: Outcome) -> str | None:
+    """The item's status, its name, and what there is to say; None where it is as it was."""
+    from indexing.outcome import METADATA_TYPE, Change
+
+    said = f"{outcome.status.value}: {outcome.document}"
+    if outcome.error is not None:
+        remedy = f" ({outcome.remedy})" if outcome.remedy else ""
+        return clean(f"{said}: {outcome.reason}{remedy}")
+    if outcome.change is Change.NONE:
+        return None
+    notes = [] if outcome.change in {Change.ADDED, Change.REMOVED} else [outcome.change.value]
+    if outcome.moved_from is not None:
+        notes = [f"moved from {outcome.moved_from}"]
+    notes += [warning for warning in outcome.warnings if not warning.startswith(METADATA_TYPE)]
+    return clean(f"{said} ({', '.join(notes)})" if notes else said)
+
+
+def _mistyped(outcome: Outcome) -> str | None:
+    """Which metadata fields no filter will find the document by."""
+    from indexing.outcome import METADATA_TYPE
+
+    names = [found.partition(":")[2] for found in outcome.warnings if found.startswith(METADATA_TYPE)]
+    if not names:
+        return None
+    return clean(f"warning: {outcome.document}: not of the type that the contract declares: {', '.join(names)}")

@@ -17,6 +17,8 @@ HIDDEN_TEXT: Final = "hidden_text"
 """Some text is invisible to a person who opens the file: kept, but it may be an injection."""
 PAGES_WITHOUT_TEXT: Final = "pages_without_text"
 """Some pages hold images only, or could not be read."""
+RECOGNISED_TEXT: Final = "recognised_text"
+"""Some pages are pictures whose text a program recognised and nobody compared with what is to be seen."""
 ATTACHMENTS_NOT_READ: Final = "attachments_not_read"
 """Files embedded in the file are not part of the text."""
 COMMENTS_NOT_READ: Final = "comments_not_read"
@@ -48,10 +50,9 @@ class ParseLimits:
 
     `max_bytes` bounds the file, `max_expanded_bytes` what an archive-based format unpacks to,
     `max_xml_bytes` one XML part of it, `max_characters` the text, `max_children` the lines of a file that are
-    documents of their own, each of which takes some 5 KB of memory. For files within a file (attachments, members of
-    an archive) `max_children`, `max_expanded_bytes` and `seconds` hold for the whole tree, and `max_depth` says how deep
-    it may be. `seconds` bounds the formats whose parsing time
-    does not follow from their size; it is checked between pages.
+    documents of their own, each of which takes some 5 KB of memory. `seconds` bounds the formats whose parsing time
+    does not follow from their size; it is checked between pages. For the files within a file (attachments, members of
+    an archive) these bounds hold for the whole tree of them, and `max_depth` says how deep it may be.
     """
 
     max_bytes: int = 64 * 2**20
@@ -82,7 +83,7 @@ class Nest(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file. `charset` is what its transport declared, if anything; `nest` is None where a parser is called alone."""
+    """One file. `charset` is what its transport declared, if anything; `nest` None: files within it are not read."""
 
     name: str
     data: bytes

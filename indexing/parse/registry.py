@@ -13,7 +13,8 @@ from indexing.parse.failure import ParseFailure
 from indexing.parse.html import read_html
 from indexing.parse.jsonlines import read_jsonl
 from indexing.parse.markdown import read_markdown
-from indexing.parse.model import UNCERTAIN_ENCODING, ParseLimits, ParseResult, Source
+from indexing.parse.model import UNCERTAIN_ENCODING, Nest, Parsed, ParseLimits, ParseResult, Source
+from indexing.parse.nesting import Tree
 from indexing.parse.pdf import read_pdf
 from indexing.parse.plain import read_text
 
@@ -66,33 +67,43 @@ def parse(
     `ParseFailure` among the results and costs the others nothing. `media_type` may carry a charset.
     """
     bounds = limits or ParseLimits()
+
+    def read(name: str, data: bytes, media_type: str | None, charset: str | None, nest: Nest) -> list[ParseResult]:
+        return _read(Source(name, data, charset, nest), media_type, bounds)
+
+    declared, charset = _media_type(media_type)
     try:
-        if len(data) > bounds.max_bytes:
-            raise ParseFailure(
-                "too_large",
-                f"has {len(data)} bytes; the limit is {bounds.max_bytes}",
-                remedy="split the file, or raise the limit",
-            )
-        if not data:
-            raise ParseFailure("empty", "is an empty file", remedy="remove it, or put text in it")
-        declared, charset = _media_type(media_type)
-        reader = _recognise(path_name, data, declared, bounds)
-        results = reader(Source(path_name, data, charset), bounds)
-        if len(results) == 1 and isinstance(results[0], ParseFailure) and not results[0].suffix:
-            raise results[0]
-        return [_known(path_name, result, reader) for result in results]
+        results = read(path_name, data, declared, charset, Tree(bounds, read))
     except ParseFailure as failure:
         failure.item = path_name
         raise
+    for result in results:
+        if isinstance(result, ParseFailure):
+            result.item = path_name + result.suffix
+    return results
 
 
-def _known(path_name: str, result: ParseResult, reader: Reader) -> ParseResult:
-    """Name a failed child after its file, and take an unknown kind of file as text only if it surely is."""
-    if isinstance(result, ParseFailure):
-        result.item = path_name + result.suffix
-    elif reader is _read_unknown and UNCERTAIN_ENCODING in result.warnings:
-        raise _unsupported(path_name)
-    return result
+def _read(source: Source, media_type: str | None, limits: ParseLimits) -> list[ParseResult]:
+    """Raises `ParseFailure` where nothing at all can be read."""
+    size = len(source.data)
+    if size > limits.max_bytes:
+        raise ParseFailure(
+            "too_large",
+            f"has {size} bytes; the limit is {limits.max_bytes}",
+            remedy="split the file, or raise the limit",
+        )
+    if not size:
+        raise ParseFailure("empty", "is an empty file", remedy="remove it, or put text in it")
+    reader = _recognise(source.name, source.data, media_type, limits)
+    results = reader(source, limits)
+    if len(results) == 1 and isinstance(results[0], ParseFailure) and not results[0].suffix:
+        raise results[0]
+    # An unknown kind of file is text only if it surely is.
+    if reader is _read_unknown and any(
+        isinstance(result, Parsed) and UNCERTAIN_ENCODING in result.warnings for result in results
+    ):
+        raise _unsupported(source.name)
+    return results
 
 
 def _recognise(name: str, data: bytes, media_type: str | None, limits: ParseLimits) -> Reader:

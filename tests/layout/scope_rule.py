@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PRODUCT = ("service", "retrieval", "cache", "generation", "indexing", "admission", "metering", "audit", "tenancy")
+PRODUCT = ("service", "evaluation", "retrieval", "cache", "generation", "indexing", "admission", "metering", "audit", "tenancy")
 
 SCOPES = {"PermissionDomain", "TenantHandle", "Principal", "Scope", "ReadView", "WriteView"}
 

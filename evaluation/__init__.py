@@ -1,0 +1,1 @@
+"""A tenant's quality, measured: sets of questions, runs, comparisons, trials of a change, drift."""

@@ -203,7 +203,7 @@ class Mover:
         """Everything that the database has now, with its vectors, and at the engine. Raises `Unavailable`."""
         engine, embedder = self.engines.of(tenant, target.engine), self._embedder(target.model)
         for _ in range(ATTEMPTS):
-            self._embed_missing(tenant, target.model, embedder)
+            embed_missing(tenant, target.model, embedder, self.step)
             if engine is None or self._caught_up(tenant, engine, target):
                 return
         raise _too_busy(tenant)
@@ -219,23 +219,6 @@ class Mover:
             return False
         self.step("caught up", 0, 0)
         return True
-
-    def _embed_missing(self, tenant: TenantHandle, model: Model, embedder: Embedder) -> None:
-        """Make the missing vectors: each batch is embedded outside of any transaction, and durable when it is done."""
-        with tenant.reading() as view:
-            done, of = 0, missing_vectors(view, model)
-        after = 0
-        while True:
-            with tenant.reading() as view:
-                rows = view.execute(_NEXT_MISSING, {"model": model.id, "after": after}).all()
-            if not rows:
-                return
-            made = embedder.encode([row.text for row in rows])
-            ids = [row.id for row in rows]
-            with tenant.writing() as view:
-                _store(view, model, ids, made)
-            after, done = ids[-1], done + len(ids)
-            self.step("embedded", done, max(done, of))
 
     def _switch(self, tenant: TenantHandle, target: Collection) -> Collection:
         embedder = self._embedder(target.model)
@@ -284,6 +267,24 @@ class Mover:
         tenant.erase_traces()
         self.step("forgotten", 0, 0)
         return gone
+
+
+def embed_missing(tenant: TenantHandle, model: Model, embedder: Embedder, step: Step) -> None:
+    """Make the missing vectors: each batch is embedded outside of any transaction, and durable when it is done."""
+    with tenant.reading() as view:
+        done, of = 0, missing_vectors(view, model)
+    after = 0
+    while True:
+        with tenant.reading() as view:
+            rows = view.execute(_NEXT_MISSING, {"model": model.id, "after": after}).all()
+        if not rows:
+            return
+        made = embedder.encode([row.text for row in rows])
+        ids = [row.id for row in rows]
+        with tenant.writing() as view:
+            _store(view, model, ids, made)
+        after, done = ids[-1], done + len(ids)
+        step("embedded", done, max(done, of))
 
 
 def missing_vectors(view: ReadView, model: Model) -> int:

@@ -95,6 +95,8 @@ class ChunkingTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
     target_chars: Annotated[int, msgspec.Meta(ge=64, le=20_000)] | None = None
     overlap_chars: Annotated[int, msgspec.Meta(ge=0, le=5_000)] | None = None
+    target_tokens: Annotated[int, msgspec.Meta(ge=16, le=8_000)] | None = None
+    overlap_tokens: Annotated[int, msgspec.Meta(ge=0, le=2_000)] | None = None
 
 
 class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):

@@ -52,6 +52,7 @@ class Remembered:
         self.fingerprint = embedder.fingerprint
         self.token_count = embedder.token_count
         self.question_length = embedder.question_length
+        self.token_starts = embedder.token_starts
         self.covers = embedder.covers
         self._embedder = embedder
         stored = StoredVectors(embedder, cache)

@@ -60,6 +60,7 @@ class StoredVectors:
         self.covers = embedder.covers
         self.token_count = embedder.token_count
         self.question_length = embedder.question_length
+        self.token_starts = embedder.token_starts
         folder.mkdir(parents=True, exist_ok=True)
         digest = sha256(msgspec.json.encode(embedder.fingerprint)).hexdigest()[:16]
         self._store = sqlite3.connect(folder / f"vectors-{digest}.sqlite")

@@ -1,224 +1,172 @@
 """A document's text cut into chunks: passages that fit the embedding window, with exact character offsets.
 
 A chunk ends before a heading, or else after a paragraph, a sentence, a line, a word, whichever of these comes
-first in this order in the second half of its room; a text without any of them is cut between characters.
-The next chunk begins a little earlier, at a sentence or word, so that no statement is split for good.
+first in this order in the second half of its room; a text without any of them is cut between characters. Lists, tables
+and code are cut between lines. The next chunk begins a little earlier, at a sentence, line or word, so that no
+statement is split for good; what it needs to be understood (the headings above it, its table's header) is its context.
 
-Room is measured in Latin letters, since embedding models cut text into word pieces: about 4.5 letters of English
-make one, but one Chinese character does too. The default model's window holds 254 pieces. With the default of 900
-all chunks of XQuAD's English passages and of the policies tried fit, 99.7 % of its Chinese and 99 % of SciFact's, but
-half of its German ones run over by up to a third, since that model spells German out.
+At `indexing.anchors` cutting begins anew, so that an edit changes the chunks around it and no others. Room is measured
+in tokens of the embedding model, or in Latin letters for a model without a tokenizer (`indexing.room`).
 """
 
 from __future__ import annotations
 
-import re
-import unicodedata
+import hashlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
+from indexing.anchors import anchors
+from indexing.cutting import Cutter, Limits
+from indexing.outline import Outline, Paths
+from indexing.parse.model import Block, Place
+from indexing.room import TokenStarts, tokens, weigh
 from tenancy.errors import InvalidInput
 
-CHUNKER_REVISION: Final = "chunk-1"
+__all__ = ["CHUNKER_REVISION", "Chunk", "Chunking", "Ruler", "chunk", "chunk_key", "embedded_text", "weigh"]
+
+CHUNKER_REVISION: Final = "chunk-2"
 """Changes whenever the same file would give other chunks, by parsing or by cutting; documents of another revision are
 then read again."""
 
 MIN_TARGET: Final = 64
-MAX_HEADING: Final = 200
+MIN_TOKENS: Final = 16
+_RESERVED: Final = 4
+"""Tokens of a window that are not a chunk's: the special ones."""
 
-# Weight in Latin letters of the characters of other scripts, by measurement with the default model's tokenizer.
-_WEIGHTS: Final = (
-    (0x0370, 0x1DFF, 3),  # Greek, Cyrillic, Hebrew, Arabic, Indic, Thai: 1.3 to 1.8 characters a piece
-    (0x1F00, 0x1FFF, 3),
-    (0x1100, 0x11FF, 4),  # Hangul letters
-    (0x2E80, 0xA4CF, 4),  # Chinese, Japanese, Yi: one a piece
-    (0xA4D0, 0xABFF, 3),
-    (0xAC00, 0xD7AF, 6),  # Hangul syllables, which are taken apart into letters
-    (0xF900, 0xFAFF, 4),
-    (0xFF00, 0xFFEF, 4),
-    (0x1F000, 0x1FAFF, 4),  # emoji
-    (0x20000, 0x3FFFF, 4),
-)
-_MAX_WEIGHT: Final = 6
-
-_PARAGRAPH = re.compile(r"\n\s*\n")
-_SENTENCE = re.compile(r"""[.!?…]["'”’)\]]*(?=\s)|[。！？｡．؟।۔]["'”’）」』】]*""")
-_LINE = re.compile(r"\n")
-_WORD = re.compile(r"\s")
-_VISIBLE = re.compile(r"\S")
-_RESUMES = re.compile(_SENTENCE.pattern + r"|\n")
-_MARKS = re.compile(r"^ {0,3}(?:(`{3,}|~{3,})|(?=#{1,6}[ \t]+\S)([^\n]{1,400}))", re.MULTILINE)
+_SPARSE: Final = 2
+"""Where tokens decide, a chunk has no more than so many times the letters: a word without end may be one token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunking:
-    """`target_chars`: room of a chunk; `overlap_chars`: what it repeats of the one before; both in Latin letters."""
+    """Room of a chunk (`target`), and what it repeats of the one before (`overlap`).
+
+    In tokens for a model that has a tokenizer, as far as its window has room for them; otherwise in Latin letters.
+    """
 
     target_chars: int = 900
     overlap_chars: int = 120
+    target_tokens: int = 200
+    overlap_tokens: int = 26
 
     def __post_init__(self) -> None:
-        if self.target_chars < MIN_TARGET:
-            raise InvalidInput(f"must be at least {MIN_TARGET}", item="target_chars")
-        if not 0 <= self.overlap_chars <= self.target_chars // 4:
-            raise InvalidInput("must be from 0 to a quarter of target_chars", item="overlap_chars")
+        for unit, least in (("chars", MIN_TARGET), ("tokens", MIN_TOKENS)):
+            target, overlap = getattr(self, f"target_{unit}"), getattr(self, f"overlap_{unit}")
+            if target < least:
+                raise InvalidInput(f"must be at least {least}", item=f"target_{unit}")
+            if not 0 <= overlap <= target // 4:
+                raise InvalidInput(f"must be from 0 to a quarter of target_{unit}", item=f"overlap_{unit}")
+
+
+@dataclass(frozen=True, slots=True)
+class Ruler:
+    """The embedding model's tokens: `starts` finds them, its window holds `window` of them, special ones included."""
+
+    starts: TokenStarts
+    window: int
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """`text` is the document's text from `start` to `end`, in characters; `heading` is the nearest one above."""
+    """`text` is the document's text from `start` to `end`, in characters; `heading` is the nearest one above.
+
+    `key` names it within its document: a hash of its text, and the how-manieth of that text it is. `context` are the
+    headings above it and its table's header, `place` is where it begins ("page 3"), `turns` are the places that begin
+    inside of it, `hidden` says that a person who opens the file does not see it.
+    """
 
     ordinal: int
     start: int
     end: int
     text: str
     heading: str | None = None
+    key: str | None = None
+    context: str | None = None
+    place: str | None = None
+    turns: tuple[Place, ...] = ()
+    hidden: bool = False
 
 
-def chunk(text: str, window: Chunking | None = None) -> list[Chunk]:
+def chunk(
+    text: str,
+    window: Chunking | None = None,
+    *,
+    blocks: Sequence[Block] = (),
+    places: Sequence[Place] = (),
+    ruler: Ruler | None = None,
+) -> list[Chunk]:
     """Cut `text`. Every character that is not white space is in some chunk; blank text gives none.
 
     Linear in the length of the text, whatever is in it, and the same for the same text on every machine.
     """
-    headings = _headings(text)
-    spans = _Cutter(text, [heading.start for heading in headings], window or Chunking()).spans()
-    return [
-        Chunk(ordinal, start, end, text[start:end], _heading_at(headings, start))
-        for ordinal, (start, end) in enumerate(spans)
-    ]
-
-
-def weigh(text: str) -> int:
-    """The room that `text` takes, in Latin letters."""
-    return int(_weights(text).sum())
-
-
-class _Heading(NamedTuple):
-    start: int
-    text: str
-
-
-class _Cutter:
-    def __init__(self, text: str, headings: list[int], window: Chunking) -> None:
-        self._text = text
-        self._headings = headings
-        self._window = window
-
-    def spans(self) -> Iterator[tuple[int, int]]:
-        covered = 0
-        start = self._visible(0)
-        while start < len(self._text):
-            cut = self._cut(start, covered)
-            end = start + len(self._text[start:cut].rstrip())
-            yield start, end
-            following = self._visible(cut)
-            if following >= len(self._text):
-                return
-            start = self._resume(start, cut, following)
-            covered = cut
-
-    def _cut(self, start: int, covered: int) -> int:
-        """Where the chunk that begins at `start` ends; beyond `covered`, so that every chunk brings new text."""
-        target = self._window.target_chars
-        room = np.cumsum(_weights(self._text[start : start + target]))
-        latest = start + int(np.searchsorted(room, target, side="right"))
-        if latest >= len(self._text):
-            return len(self._text)
-        half = start + int(np.searchsorted(room, target // 2, side="left")) + 1
-        earliest = min(max(half, covered + 1), latest)
-        heading = bisect_right(self._headings, latest) - 1
-        if heading >= 0 and self._headings[heading] >= earliest:
-            return self._headings[heading]
-        for pattern in (_PARAGRAPH, _SENTENCE, _LINE, _WORD):
-            cut = self._last(pattern, earliest, latest)
-            if cut is not None:
-                return cut
-        # From the end backwards, not into the middle of a visible character unless it fills the chunk.
-        return next((cut for cut in range(latest, earliest, -1) if self._is_boundary(cut)), latest)
-
-    def _last(self, pattern: re.Pattern[str], earliest: int, latest: int) -> int | None:
-        """The last place from `earliest` to `latest` that `pattern` ends at; a blank may also follow it there."""
-        ends = [
-            match.start() if match.group().isspace() else match.end()
-            for match in pattern.finditer(self._text, earliest, min(latest + 2, len(self._text)))
-        ]
-        return max((end for end in ends if earliest <= end <= latest), default=None)
-
-    def _resume(self, start: int, cut: int, following: int) -> int:
-        """Where the next chunk begins: before `cut` by the overlap, or at the `following` visible character."""
-        overlap = self._window.overlap_chars
-        at_heading = bisect_left(self._headings, cut)
-        if not overlap or (at_heading < len(self._headings) and self._headings[at_heading] <= following):
-            return following
-        # Backwards from the cut: how many characters the overlap has room for.
-        tail = self._text[max(start + 1, cut - overlap) : cut]
-        room = np.cumsum(_weights(tail)[::-1])
-        floor = cut - int(np.searchsorted(room, overlap, side="right"))
-        for pattern in (_RESUMES, _WORD):
-            found = pattern.search(self._text, floor, cut)
-            begin = self._visible(found.end()) if found else cut
-            if begin < cut:
-                return begin
-        if found:
-            return following
-        whole = (begin for begin in range(floor, cut) if self._is_boundary(begin))
-        return next(whole, following)
-
-    def _is_boundary(self, position: int) -> bool:
-        """Whether no visible character has parts on both sides: combining marks and joiners stay where they belong."""
-        return not _joins(self._text[position]) and self._text[position - 1] != "\u200d"
-
-    def _visible(self, position: int) -> int:
-        found = _VISIBLE.search(self._text, position)
-        return found.start() if found else len(self._text)
-
-
-def _joins(character: str) -> bool:
-    """Whether a character belongs to the one before it."""
-    return (
-        unicodedata.category(character)[0] == "M" or character == "\u200d" or "\U0001f3fb" <= character <= "\U0001f3ff"
+    window = window or Chunking()
+    counted = None if ruler is None else tokens(text, ruler.starts)
+    limits = _limits(window, None if counted is None else ruler)
+    outline = Outline.of(text, blocks)
+    starts = [heading.start for heading in outline.headings]
+    begins = anchors(
+        text,
+        starts,
+        outline.walls,
+        window.target_chars,
+        lambda begin, end: _room(text[begin:end]),
+        lambda position: outline.line_block(position) is not None,
     )
+    spans = Cutter(text, outline, begins, limits, counted).spans()
+    paths, seen = Paths(outline.headings), Counter[str]()
+    chunks = []
+    for ordinal, (start, end) in enumerate(spans):
+        piece = text[start:end]
+        key = chunk_key(piece)
+        seen[key] += 1
+        context = "\n".join(filter(None, (paths.above(start), outline.header(start))))
+        chunks.append(
+            Chunk(
+                ordinal,
+                start,
+                end,
+                piece,
+                heading=outline.nearest(start),
+                key=key if seen[key] == 1 else f"{key}-{seen[key]}",
+                context=context or None,
+                place=_place_at(places, start),
+                turns=_inside(places, start, end),
+                hidden=outline.is_hidden(start, end),
+            )
+        )
+    return chunks
 
 
-def _weight_table() -> npt.NDArray[np.uint8]:
-    table = np.ones(0x110000, dtype=np.uint8)
-    for first, last, weight in _WEIGHTS:
-        table[first : last + 1] = weight
-    return table
+def embedded_text(text: str, context: str | None) -> str:  # noqa: ARG001
+    """What the embedding model reads of a chunk."""
+    return text
 
 
-_TABLE: Final = _weight_table()
+def chunk_key(text: str) -> str:
+    """The name of the first chunk of this text in a document: 128 bits of its SHA-256, in hex."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def _weights(text: str) -> npt.NDArray[np.int64]:
-    """One weight a character: (len(text),)."""
-    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
-    weights: npt.NDArray[np.int64] = _TABLE[points].astype(np.int64)
-    return weights
+def _limits(window: Chunking, ruler: Ruler | None) -> Limits:
+    if ruler is None:
+        return Limits(window.target_chars, window.overlap_chars, window.target_tokens, window.overlap_tokens)
+    room = max(MIN_TOKENS, min(window.target_tokens, ruler.window - _RESERVED))
+    overlap = min(window.overlap_tokens, room // 4)
+    return Limits(_SPARSE * window.target_chars, _SPARSE * window.overlap_chars, room, overlap)
 
 
-def _headings(text: str) -> list[_Heading]:
-    """Markdown headings ("# ...") outside fenced code, in order."""
-    headings: list[_Heading] = []
-    fence = ""
-    for match in _MARKS.finditer(text):
-        mark, line = match.groups()
-        if mark:
-            if not fence:
-                fence = mark
-            elif mark[0] == fence[0] and len(mark) >= len(fence):
-                fence = ""
-        elif not fence:
-            headings.append(_Heading(match.start(), line.strip("# \t\r")[:MAX_HEADING].rstrip()))
-    return headings
+def _room(text: str) -> int:
+    return len(text) if text.isascii() else weigh(text)
 
 
-def _heading_at(headings: list[_Heading], position: int) -> str | None:
-    """The last heading that begins at `position` or before."""
-    found = bisect_right(headings, position, key=lambda heading: heading.start) - 1
-    return headings[found].text or None if found >= 0 else None
+def _place_at(places: Sequence[Place], position: int) -> str | None:
+    found = bisect_right(places, position, key=lambda place: place.start) - 1
+    return places[found].label if found >= 0 else None
+
+
+def _inside(places: Sequence[Place], start: int, end: int) -> tuple[Place, ...]:
+    first = bisect_right(places, start, key=lambda place: place.start)
+    return tuple(places[first : bisect_left(places, end, key=lambda place: place.start)])

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import Executable, Integer, Row, bindparam, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Executable, Integer, Row, bindparam, delete, func, insert, select, update
 
 from indexing.chunk import Chunk
+from indexing.chunk_rows import write_chunks
 from indexing.origin import Origin
 from tenancy.acl import AccessList, get_access_list, set_access_list, write_access_list
 from tenancy.errors import InvalidInput, NotFound
-from tenancy.schema import chunks, documents, vectors, versions
+from tenancy.schema import chunks, documents, items, versions
 from tenancy.tenant import ReadView, TenantHandle, WriteView
 
 MAX_LISTED: Final = 1000
@@ -39,10 +40,13 @@ _UNDER = _STORED.where(
     (documents.c.origin == bindparam("root"))
     | (func.substr(documents.c.origin, 1, bindparam("length", type_=Integer)) == bindparam("inside"))
 )
+_ALIKE = (
+    select(documents.c.name, documents.c.origin)
+    .where(documents.c.version == bindparam("version"))
+    .order_by(documents.c.name)
+    .limit(bindparam("limit", type_=Integer))
+)
 _ADD = insert(documents).returning(documents.c.id)
-_ADD_CHUNKS = insert(chunks)
-_CHUNK_IDS = select(chunks.c.id).where(chunks.c.document_id == bindparam("id")).order_by(chunks.c.ordinal)
-_ADD_VECTORS = insert(vectors)
 _ADD_VERSION = insert(versions)
 _NEWEST_VERSION = select(func.max(versions.c.ordinal)).where(versions.c.document_id == bindparam("id"))
 
@@ -75,6 +79,7 @@ class Stored:
     """What ingestion compares with: `first_chunk` changes with every write of the document's content."""
 
     id: int
+    name: str
     version: str
     media_type: str
     title: str
@@ -87,7 +92,8 @@ class Stored:
 @dataclass(frozen=True, slots=True, eq=False)
 class Content:
     """A version of a document, ready to be written: `terms` packed, one a chunk; `vectors` (chunks, dimension) of the
-    model `model_id` on record."""
+    model `model_id` on record, without those that are `carried` over: by ordinal, the id of a chunk of the version
+    before that has the vector."""
 
     version: str
     title: str
@@ -98,6 +104,7 @@ class Content:
     terms: Sequence[bytes]
     vectors: npt.NDArray[np.float32]
     model_id: int
+    carried: Mapping[int, int] = field(default_factory=dict)
 
 
 def list_documents(tenant: TenantHandle, *, after: str = "", limit: int = 100) -> list[DocumentRecord]:
@@ -165,6 +172,7 @@ def _stored(view: ReadView, query: Executable, parameters: Mapping[str, str | in
     return {
         row.name: Stored(
             id=row.id,
+            name=row.name,
             version=row.version,
             media_type=row.media_type,
             title=row.title,
@@ -175,6 +183,29 @@ def _stored(view: ReadView, query: Executable, parameters: Mapping[str, str | in
         )
         for row in view.execute(query, parameters).all()
     }
+
+
+def under(origin: ColumnElement[str], root: str) -> ColumnElement[bool]:
+    """Whether `origin` is `root` or a part of a file below it."""
+    return (origin == root) | (func.substr(origin, 1, len(root) + 1) == f"{root}\n")
+
+
+def holds_under(view: ReadView, roots: Collection[str]) -> bool:
+    """Whether there is any document from one of `roots`."""
+    query = select(documents.c.id).limit(1)
+    return any(view.execute(query.where(under(documents.c.origin, root))).first() is not None for root in roots)
+
+
+def count_under(view: ReadView, root: str) -> int:
+    """How many documents come from `root`."""
+    query = select(func.count()).select_from(documents).where(under(documents.c.origin, root))
+    return int(view.execute(query).scalar_one())
+
+
+def alike(view: ReadView, version: str, limit: int) -> list[tuple[str, Origin]]:
+    """Names and origins of documents of equal content, at most `limit`."""
+    rows = view.execute(_ALIKE, {"version": version, "limit": limit})
+    return [(row.name, Origin.parse(row.origin)) for row in rows]
 
 
 def add(view: WriteView, name: str, content: Content, origin: Origin, access: AccessList, now: float) -> int:
@@ -189,14 +220,41 @@ def add(view: WriteView, name: str, content: Content, origin: Origin, access: Ac
 def replace(
     view: WriteView, document_id: int, name: str, content: Content, origin: Origin, access: AccessList, now: float
 ) -> None:
-    """Put another version in a document's place, with its access list."""
+    """Put another version in a document's place, with its access list. Raises `NotCarried`."""
     view.execute(update(documents).where(documents.c.id == document_id).values(**_columns(content, origin, now)))
-    view.execute(delete(chunks).where(chunks.c.document_id == document_id))
     _retire(view, document_id, now)
     newest = view.execute(_NEWEST_VERSION, {"id": document_id}).scalar() or 0
     _write_chunks(view, document_id, name, content, newest + 1, now)
     set_access_list(view, document_id, access, now)
     view.bump_corpus(document_id)
+
+
+def rename(
+    view: WriteView, document_id: int, name: str, content: Content, origin: Origin, access: AccessList, now: float
+) -> None:
+    """Give a document another name, with what is known about it there; its id and its chunks stay as they are."""
+    present = (versions.c.document_id == document_id) & versions.c.retired.is_(None)
+    recorded = view.execute(select(versions).where(present)).mappings().one_or_none()
+    values = {"name": name, **_columns(content, origin, now)}
+    view.execute(update(documents).where(documents.c.id == document_id).values(**values))
+    if recorded is not None:
+        _retire(view, document_id, now)
+        newest = view.execute(_NEWEST_VERSION, {"id": document_id}).scalar() or 0
+        view.execute(
+            _ADD_VERSION, {**recorded, "ordinal": newest + 1, "document": name, "created": now, "retired": None}
+        )
+    set_access_list(view, document_id, access, now)
+    view.bump_corpus(document_id)
+
+
+def is_cut_alike(view: ReadView, document_id: int, pieces: Sequence[Chunk]) -> bool:
+    """Whether the document's chunks are `pieces`."""
+    rows = view.execute(
+        select(chunks.c.start, chunks.c.end, chunks.c.heading, chunks.c.text)
+        .where(chunks.c.document_id == document_id)
+        .order_by(chunks.c.ordinal)
+    )
+    return [tuple(row) for row in rows] == [(piece.start, piece.end, piece.heading, piece.text) for piece in pieces]
 
 
 def adopt(view: WriteView, document_id: int, origin: Origin) -> None:
@@ -209,6 +267,9 @@ def remove(view: WriteView, document_id: int, now: float) -> None:
 
     The caller empties the write-ahead log (`TenantHandle.erase_traces`) behind the transaction.
     """
+    named = select(documents.c.name).where(documents.c.id == document_id).scalar_subquery()
+    gone: dict[str, Any] = {"status": "removed", "reason": None, "remedy": None, "warnings": [], "seen": now}
+    view.execute(update(items).where(items.c.name == named).values(gone))
     view.execute(delete(documents).where(documents.c.id == document_id))
     _retire(view, document_id, now)
     view.withdraw("document", document_id)
@@ -229,28 +290,9 @@ def _columns(content: Content, origin: Origin, now: float) -> dict[str, Any]:
 
 def _write_chunks(view: WriteView, document_id: int, name: str, content: Content, ordinal: int, now: float) -> None:
     """The chunks, and the record of this version, the document's `ordinal`-th."""
-    view.execute(
-        _ADD_CHUNKS,
-        [
-            {
-                "document_id": document_id,
-                "ordinal": chunk.ordinal,
-                "start": chunk.start,
-                "end": chunk.end,
-                "heading": chunk.heading,
-                "text": chunk.text,
-                "terms": terms,
-            }
-            for chunk, terms in zip(content.chunks, content.terms, strict=True)
-        ],
-    )
-    rows = zip(
-        view.execute(_CHUNK_IDS, {"id": document_id}).scalars().all(), content.vectors.astype("<f4"), strict=True
-    )
-    view.execute(
-        _ADD_VECTORS,
-        [{"chunk_id": chunk_id, "model_id": content.model_id, "vector": vector.tobytes()} for chunk_id, vector in rows],
-    )
+    write_chunks(
+        view, document_id, content.chunks, content.terms, content.vectors, content.model_id, content.carried
+    )  # fmt: skip
     view.execute(
         _ADD_VERSION,
         {

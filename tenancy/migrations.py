@@ -8,7 +8,7 @@ import secrets
 import time
 from typing import Any, Final
 
-from sqlalchemy import DDL, Column, insert, select, text
+from sqlalchemy import DDL, Column, insert, literal, select, text
 from sqlalchemy.engine import Connection
 from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
@@ -77,10 +77,14 @@ def _generation(connection: Connection) -> None:
 def _intake(connection: Connection) -> None:
     """Version 5: what became of each item of an ingestion; chunks with keys, contexts and places; evaluations."""
     chunks = schema.chunks.c
-    _add_columns(connection, chunks.key, chunks.context, chunks.place, chunks.hidden)
+    _add_columns(connection, chunks.key, chunks.context, chunks.place, chunks.turns, chunks.hidden)
     connection.execute(CreateTable(schema.items))
-    for index in schema.items.indexes:
+    for index in (*schema.items.indexes, *schema.documents.indexes):
         connection.execute(CreateIndex(index))
+    known = schema.documents.c
+    indexed = select(known.name, known.origin, literal("indexed"), known.warnings, known.version, known.updated)
+    columns = ["name", "origin", "status", "warnings", "version", "seen"]
+    connection.execute(insert(schema.items).from_select(columns, indexed))
     for table in (
         quality_schema.evaluation_sets,
         quality_schema.evaluations,

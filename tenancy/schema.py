@@ -164,6 +164,7 @@ documents = Table(
     Column("origin", Text, nullable=False),
     Column("warnings", JSON, nullable=False),
     Column("updated", Float, nullable=False),
+    Index("documents_by_version", "version"),
     sqlite_autoincrement=True,
 )
 
@@ -180,8 +181,9 @@ versions = Table(
 )
 
 # `key` names the chunk for callers: of its content, so that it outlives edits elsewhere in the document and is the same
-# on every machine; null for those written before keys. `context` was embedded before the text and is no part of it.
-# `place` is where a person finds it ("page 3"). `hidden`: some of it is invisible in the file.
+# on every machine; null for those written before keys. `context` (headings above, a table's header) is no part of the
+# text. `place` is where a person finds its begin ("page 3"), `turns` [[offset, place], ...] what begins inside of it.
+# `hidden`: it is invisible in the file.
 chunks = Table(
     "chunks",
     tenant,
@@ -196,13 +198,14 @@ chunks = Table(
     Column("key", Text),
     Column("context", Text),
     Column("place", Text),
+    Column("turns", JSON(none_as_null=True)),
     Column("hidden", Boolean, nullable=False, server_default=false()),
     UniqueConstraint("document_id", "ordinal"),
     sqlite_autoincrement=True,
 )
 
-# What became of each file or part of one that ingestion met last, also of those that gave no document. `size` is in
-# bytes, `version` the hash of the content where it was read.
+# What became of each file or part of one that ingestion met last, also of those that gave no document, and of documents
+# that were removed. `version` is that of the document.
 items = Table(
     "items",
     tenant,
@@ -213,7 +216,6 @@ items = Table(
     Column("remedy", Text),
     Column("warnings", JSON, nullable=False),
     Column("version", Text),
-    Column("size", Integer),
     Column("seen", Float, nullable=False),
     Index("items_by_status", "status", "name"),
 )

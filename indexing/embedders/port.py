@@ -75,6 +75,12 @@ class Embedder(Protocol):
         """Tokens of `text` without special ones, not cut at the window."""
         ...
 
+    def token_starts(self, text: str) -> npt.NDArray[np.int64] | None:
+        """The offsets in `text`, in characters, at which its tokens begin, ascending: (tokens,); None for a model
+        without a tokenizer.
+        """
+        ...
+
     def question_length(self, text: str) -> int:
         """Tokens of a question as the model reads it, with special ones and its query prompt, not cut at the window."""
         ...

@@ -14,6 +14,7 @@ os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
@@ -71,6 +72,11 @@ class SentenceTransformerEmbedder:
     def token_count(self, text: str) -> int:
         require_unicode([text])
         return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def token_starts(self, text: str) -> npt.NDArray[np.int64]:
+        require_unicode([text])
+        offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets
+        return np.fromiter((start for start, _ in offsets), dtype=np.int64, count=len(offsets))
 
     def question_length(self, text: str) -> int:
         require_unicode([text])

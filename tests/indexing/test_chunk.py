@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.chunk import Chunk, Chunking, chunk, weigh
+from indexing.chunk import Chunk, Chunking, chunk, chunk_key, weigh
 from tenancy.errors import InvalidInput
 
 SMALL = Chunking(target_chars=80, overlap_chars=20)
@@ -59,7 +59,7 @@ def test_blank_text_has_no_chunks(text: str) -> None:
 
 
 def test_a_short_text_is_one_chunk() -> None:
-    assert chunk("  hello\n") == [Chunk(0, 2, 7, "hello")]
+    assert chunk("  hello\n") == [Chunk(0, 2, 7, "hello", key=chunk_key("hello"))]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from sqlalchemy import func, select
 
@@ -61,6 +62,9 @@ class Spy:
 
     def token_count(self, text: str) -> int:
         return self._embedder.token_count(text)
+
+    def token_starts(self, text: str) -> npt.NDArray[np.int64] | None:
+        return self._embedder.token_starts(text)
 
     def question_length(self, text: str) -> int:
         return self._embedder.question_length(text)

@@ -1,0 +1,105 @@
+"""Chunks as rows, with their vectors; and vectors carried over an edit that left a chunk's text alone.
+
+A new version of a document has new rows, whatever they hold: an id names one text of one version for ever, which is what
+snapshots, engines, searches under way and remembered answers go by. Carried over are the vectors, of every model that
+the tenant has, from the old rows to the new ones, within the transaction that replaces them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import bindparam, case, delete, func, insert, select, update
+
+from indexing.chunk import Chunk, chunk_key
+from tenancy.schema import chunks, vectors
+from tenancy.tenant import ReadView, WriteView
+
+# Statements are made once: for a short document, making them takes longer than running them.
+_OF_DOCUMENT: Final = chunks.c.document_id == bindparam("document")
+# The text of rows that were written before there were keys tells their key.
+_KEYED: Final = (
+    select(chunks.c.id, chunks.c.key, chunks.c.context, case((chunks.c.key.is_(None), chunks.c.text)).label("text"))
+    .where(_OF_DOCUMENT)
+    .order_by(chunks.c.ordinal)
+)
+_ADD: Final = insert(chunks)
+_IDS: Final = select(chunks.c.id).where(_OF_DOCUMENT & (chunks.c.ordinal >= 0)).order_by(chunks.c.ordinal)
+_ADD_VECTORS: Final = insert(vectors)
+_SET_ASIDE: Final = update(chunks).where(_OF_DOCUMENT).values(ordinal=-1 - chunks.c.ordinal)
+_CARRY: Final = update(vectors).where(vectors.c.chunk_id == bindparam("old")).values(chunk_id=bindparam("new"))
+_DROP: Final = delete(chunks).where(_OF_DOCUMENT & (chunks.c.ordinal < 0))
+_LACKING: Final = (
+    select(func.count())
+    .select_from(chunks)
+    .outerjoin(vectors, (vectors.c.chunk_id == chunks.c.id) & (vectors.c.model_id == bindparam("model")))
+    .where(_OF_DOCUMENT & vectors.c.chunk_id.is_(None))
+)
+
+
+class NotCarried(Exception):
+    """A chunk whose vector was to be carried over has none of the tenant's present model."""
+
+
+def unchanged(view: ReadView, document_id: int, pieces: Sequence[Chunk]) -> dict[int, int]:
+    """The ordinals of `pieces` that read as one of the document's stored chunks does, context included: with its id."""
+    stored: dict[tuple[str, str | None], int] = {}
+    for row in view.execute(_KEYED, {"document": document_id}):
+        stored.setdefault((row.key or chunk_key(row.text), row.context), row.id)
+    return {
+        piece.ordinal: stored[piece.key, piece.context]
+        for piece in pieces
+        if piece.key is not None and (piece.key, piece.context) in stored
+    }
+
+
+def write_chunks(
+    view: WriteView,
+    document_id: int,
+    pieces: Sequence[Chunk],
+    terms: Sequence[bytes],
+    made: npt.NDArray[np.float32],
+    model_id: int,
+    carried: Mapping[int, int] | None = None,
+) -> None:
+    """Put `pieces` in the place of all chunks that the document has, with their `terms`.
+
+    `carried` are ids of its present chunks by ordinal of the piece that takes over their vectors; `made` (the other
+    pieces, dimension) are vectors of the model `model_id`. Raises `NotCarried`; nothing may be committed then.
+    """
+    carried = carried or {}
+    view.execute(_SET_ASIDE, {"document": document_id})
+    view.execute(_ADD, [_row(document_id, piece, packed) for piece, packed in zip(pieces, terms, strict=True)])
+    ids = view.execute(_IDS, {"document": document_id}).scalars().all()
+    if carried:
+        view.execute(_CARRY, [{"old": old, "new": ids[ordinal]} for ordinal, old in carried.items()])
+    view.execute(_DROP, {"document": document_id})
+    fresh = [chunk_id for ordinal, chunk_id in enumerate(ids) if ordinal not in carried]
+    rows = [
+        {"chunk_id": chunk_id, "model_id": model_id, "vector": vector.tobytes()}
+        for chunk_id, vector in zip(fresh, made.astype("<f4"), strict=True)
+    ]
+    if rows:
+        view.execute(_ADD_VECTORS, rows)
+    if carried and view.execute(_LACKING, {"document": document_id, "model": model_id}).scalar_one():
+        raise NotCarried
+
+
+def _row(document_id: int, piece: Chunk, terms: bytes) -> dict[str, object]:
+    return {
+        "document_id": document_id,
+        "ordinal": piece.ordinal,
+        "start": piece.start,
+        "end": piece.end,
+        "heading": piece.heading,
+        "text": piece.text,
+        "terms": terms,
+        "key": piece.key,
+        "context": piece.context,
+        "place": piece.place,
+        "turns": [[place.start, place.label] for place in piece.turns] or None,
+        "hidden": piece.hidden,
+    }

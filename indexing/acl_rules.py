@@ -86,19 +86,24 @@ class AccessRules:
         self._rules, self._default = _read_rules(rules) if rules is not None else ([], None)
         self._entries = _read_manifest(manifest) if manifest is not None else {}
 
-    def decide(self, path: str) -> Decision:
-        """The access list of the document `path` (relative, with "/")."""
+    def decide(self, path: str, nearer: Decision | None = None) -> Decision:
+        """The access list of the document `path` (relative, with "/"). `nearer` stands in the place of the rules: what
+        a file in the document's folder says; the manifest's lines come over that, too.
+        """
         name = relative_path(path, "document")
-        rule = next((rule for rule in reversed(self._rules) if rule.glob.matches(name)), self._default)
-        access = rule.access if rule is not None else AccessList()
+        found = nearer or self._by_rule(name)
         entry = self._entries.get(name)
         if entry is None:
-            return Decision(access, rule.where if rule is not None else None)
-        allow = access.allow if entry.allow is None else entry.allow
-        deny = access.deny if entry.deny is None else entry.deny
+            return found
+        allow = found.access.allow if entry.allow is None else entry.allow
+        deny = found.access.deny if entry.deny is None else entry.deny
         # A line that says nothing about access does not turn "nobody decided" into a decision.
-        silent = entry.allow is None and entry.deny is None and rule is None
+        silent = entry.allow is None and entry.deny is None and found.by is None
         return Decision(AccessList(allow, deny), None if silent else entry.where, entry.title, entry.metadata)
+
+    def _by_rule(self, name: str) -> Decision:
+        rule = next((rule for rule in reversed(self._rules) if rule.glob.matches(name)), self._default)
+        return Decision(AccessList(), None) if rule is None else Decision(rule.access, rule.where)
 
     def unused(self, paths: Iterable[str]) -> list[str]:
         """The rules and lines that fit none of `paths`: a misspelt one protects nothing."""

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from collections import Counter
+from dataclasses import asdict
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import App, Parameter
 
-from service.cli.console import DEFAULT, Common, Tenant, audited, note, opened, show_record
+from service.cli.console import DEFAULT, Common, Tenant, audited, note, opened, show_pages, show_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from audit.trail import Trail
+    from tenancy.sweep import Swept
     from tenancy.tenant import ReadView
 
-app = App(name="acl", help="Show or set who may read a document.")
+app = App(name="acl", help="Show or set who may read a document, and find documents that nobody or everybody reads.")
+
+_PAGE: Final = 500
 
 Document = Annotated[str, Parameter(help="The document's name.")]
 
@@ -80,3 +86,38 @@ def _warn(view: ReadView, labels: Iterable[str]) -> None:
         find = directory.find_user if kind == "user" else directory.find_group
         if kind != "tenant" and find(view, name) is None:
             note(f"there was no {kind} {name} yet; it is created")
+
+
+@app.command
+def sweep(
+    *,
+    tenant: Tenant,
+    everything: Annotated[
+        bool, Parameter(name="--all", negative=(), help="Also the documents that some people read.")
+    ] = False,
+    common: Common = DEFAULT,
+) -> None:
+    """Name the documents that nobody reads, and those that everybody does, with what makes it so.
+
+    Readers are users of the tenant's directory: groups that only an identity provider's tokens name count as empty.
+    """
+    from tenancy.sweep import sweep as swept
+
+    counts: Counter[str] = Counter()
+
+    def pages(found: Iterator[Swept]) -> Iterator[list[dict[str, object]]]:
+        while page := list(islice(found, _PAGE)):
+            counts.update(one.reach for one in page)
+            yield [asdict(one) for one in page]
+
+    with opened(common) as control:
+        principal = control.authenticator.operator(tenant)
+
+        def work(trail: Trail) -> None:
+            with control.tenants.open(principal).reading() as view:
+                show_pages(common, pages(swept(view, some=everything)), ["reach", "document", "readers", "why"])
+            trail.note(detail=dict(counts))
+
+        audited(control, principal, "acl.sweep", work)
+    if not common.as_json:
+        note(f"nobody reads {counts['nobody']} documents, everybody {counts['everybody']}")

@@ -22,7 +22,14 @@ from metering.meter import Meter, Tariff
 from retrieval.answer import answer, retrieve
 from retrieval.question import Answer, AnswerPath, Delta, Question
 from tenancy.billing import UsageTerms
-from tenancy.errors import InvalidInput, LimitExceeded, StrongroomError
+from tenancy.errors import (
+    AuditUnavailable,
+    Conflict,
+    InvalidInput,
+    LimitExceeded,
+    StrongroomError,
+    TenantSuspended,
+)
 from tenancy.identity import Principal
 
 FEATURE: Final = "evaluation"
@@ -31,6 +38,16 @@ LONGEST_WAIT_S: Final = 120.0
 
 _PASSAGES_A_DOCUMENT: Final = 5
 _MOST_PASSAGES: Final = 100
+
+
+class Withdrawn(Conflict):
+    """A copy of a tenant's data that may not be read any more."""
+
+    code = "withdrawn"
+
+
+_ENDS: Final = (Withdrawn, TenantSuspended, AuditUnavailable)
+"""What ends a run: the same would come of every further question."""
 
 Step = Callable[[int, int], None]
 """Told how many questions are done, of how many."""
@@ -64,7 +81,7 @@ async def run(
 ) -> list[Scores]:
     """The scores of `cases`, in their order; each has an asker, whose principal `askers` gives.
 
-    What one question ends with is its score. Raises what `askers` raises.
+    What one question ends with is its score. Raises what `askers` raises, and what would end every question alike.
     """
     settings = replace(way.path.settings, cache_enabled=False)
     tariff = _Noting(way.path.tariff.book, way.path.tariff.plan, way.path.tariff.clock)
@@ -96,6 +113,8 @@ async def _scored(way: Way, tariff: _Noting, principal: Principal, case: Case) -
             if time.monotonic() + error.retry_after > until:
                 return unanswered(case, error.code)
             await asyncio.sleep(error.retry_after)
+        except _ENDS:
+            raise
         except StrongroomError as error:
             return unanswered(case, error.code)
         else:

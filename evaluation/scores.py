@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -91,7 +91,7 @@ def scored(case: Case, ranked: Sequence[str], answer: Answer, spent: Spent, k: i
     }
     parts = [found[name] for name in ("ndcg", "cited", "facts") if found[name] is not None]
     quality = 0.0 if declined else float(np.mean(np.array(parts, dtype=np.float64)))
-    rounded = {name: None if value is None else round(value, DECIMALS) for name, value in found.items()}
+    rounded: dict[str, Any] = {name: None if value is None else round(value, DECIMALS) for name, value in found.items()}
     return Scores(unanswerable=False, declined=declined, quality=round(quality, DECIMALS), **rounded, **used)
 
 

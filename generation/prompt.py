@@ -107,6 +107,10 @@ class Templates:
             )
         return Template(name, system)
 
+    def along(self, name: str, system: str) -> Templates:
+        """These, and one more."""
+        return Templates({**self._systems, name: system})
+
 
 def escape(text: str) -> str:
     """`text` as data: no markup, no citation mark or control token in brackets, no control character."""

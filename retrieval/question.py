@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -29,7 +29,6 @@ from retrieval.citations import Citation
 from retrieval.passage import Passage
 from retrieval.search import Collections, SearchMode
 from tenancy.contract import KvSharing, Mixing
-from tenancy.control import Tenants
 from tenancy.errors import Conflict
 from tenancy.identity import Principal
 from tenancy.tenant import TenantHandle
@@ -155,6 +154,14 @@ class PathSettings:
         return f"config-{hashlib.sha256(msgspec.json.encode(self, order='sorted')).hexdigest()[:16]}"
 
 
+class Opens(Protocol):
+    """Opens the tenant of a principal: `tenancy.control.Tenants`, or for measuring `evaluation.trial`."""
+
+    def open(self, principal: Principal) -> TenantHandle:
+        """See `Tenants.open`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class AnswerPath:
     """The services along the path. What may have to wait for a server engine runs on the engine's lane.
@@ -162,7 +169,7 @@ class AnswerPath:
     Embedding and search wait for their turn at `desks`, before they take a thread.
     """
 
-    tenants: Tenants
+    tenants: Opens
     workers: Workers
     lanes: Lanes
     collections: Collections

@@ -1,8 +1,8 @@
 """Chunks as rows, with their vectors; and vectors carried over an edit that left a chunk's text alone.
 
-A new version of a document has new rows, whatever they hold: an id names one text of one version for ever, which is what
-snapshots, engines, searches under way and remembered answers go by. Carried over are the vectors, of every model that
-the tenant has, from the old rows to the new ones, within the transaction that replaces them.
+A new version of a document has new rows, whatever they hold: an id names one text of one version for ever, and
+snapshots, engines, searches under way and remembered answers go by that. Carried over are the vectors, of every model
+that the tenant has, from the old rows to the new ones, within the transaction that replaces them.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class Cutter:
             return following
         floor = self._floor(start, cut)
         block = self._outline.line_block(following)
-        patterns = (_RESUMES, _WORD)
+        patterns: tuple[re.Pattern[str], ...] = (_RESUMES, _WORD)
         if block is not None:
             # A table's row, or an item, is repeated as a whole; and only of the same block.
             patterns, floor = (_LINE,), max(floor, block.start)

@@ -15,11 +15,13 @@ import re
 from typing import Final
 
 from indexing.parse import html_worker
+from indexing.parse.building import Building
 from indexing.parse.decode import decode
 from indexing.parse.html_text import Page, walk
 from indexing.parse.model import (
     HIDDEN_TEXT,
     UNCERTAIN_ENCODING,
+    Kind,
     Parsed,
     ParseLimits,
     ParseResult,
@@ -41,10 +43,19 @@ def read_html(source: Source, limits: ParseLimits) -> list[ParseResult]:
     """Raises `ParseFailure` ("too_large") where parsing takes more time than `limits` grant."""
     decoded = decode(source.data, source.charset or declared_charset(source.data))
     page = extract(decoded.text, limits.seconds)
+    building = Building(limits.max_characters)
+    add_page(building, page)
     warnings = set() if decoded.certain else {UNCERTAIN_ENCODING}
     if page.hidden:
         warnings.add(HIDDEN_TEXT)
-    return [finish(Parsed(page.text, page.title, "text/html", tuple(warnings)))]
+    return [finish(Parsed(building.text(), page.title, "text/html", tuple(warnings), blocks=building.blocks()))]
+
+
+def add_page(building: Building, page: Page, *, hidden: bool = False) -> None:
+    """The blocks of a page as part of a document; all of them `hidden` where nobody sees the page."""
+    for segment in page.segments:
+        kind = Kind(segment.kind)
+        building.add(segment.text, kind, level=segment.level, header=segment.header, hidden=hidden or segment.hidden)
 
 
 def declared_charset(data: bytes) -> str | None:

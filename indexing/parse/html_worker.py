@@ -9,7 +9,7 @@ import sys
 
 from indexing.parse import html_text
 from indexing.parse.failure import ParseFailure
-from indexing.parse.html_text import MEMORY_BYTES, Page
+from indexing.parse.html_text import MEMORY_BYTES, Page, Segment
 
 
 def run(markup: str, seconds: float) -> Page:
@@ -33,4 +33,5 @@ def run(markup: str, seconds: float) -> Page:
             f"the page's markup takes more than {seconds:.0f} s or {MEMORY_BYTES >> 30} GiB to parse",
             remedy="split the page, or save it as text",
         ) from None
-    return Page(*json.loads(done.stdout))
+    title, segments = json.loads(done.stdout)
+    return Page(title, [Segment(*segment) for segment in segments])

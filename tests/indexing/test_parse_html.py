@@ -99,3 +99,67 @@ def test_a_page_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(ParseFailure, match="takes more than") as caught:
         parse("a.html", b"<div>" * 50, limits=ParseLimits(seconds=0.001))
     assert caught.value.status == "too_large"
+
+
+def blocks(parsed: Parsed) -> list[tuple[str, str]]:
+    return [(block.kind.value, parsed.text[block.start : block.end]) for block in parsed.blocks]
+
+
+def test_structure_is_blocks() -> None:
+    parsed = html("<h2>Head</h2><p>text</p><ul><li>one<ul><li>inner</ul><li>two</ul><pre>a\n  b</pre>")
+    assert blocks(parsed) == [
+        ("heading", "## Head"),
+        ("paragraph", "text"),
+        ("list", "- one\n  - inner\n- two"),
+        ("code", "a\n  b"),
+    ]
+    assert parsed.blocks[0].level == 2
+
+
+def test_a_row_of_a_data_table_is_one_line_under_its_header() -> None:
+    parsed = html(
+        "<table><caption>Staff</caption><tr><th>Name<th>Note</tr><tr><td><p>Ana</p><p>Lee</p><td><ul><li>a<li>b</ul></tr>"
+        "<tr><td><td>c</table>after"
+    )
+    assert blocks(parsed) == [
+        ("paragraph", "Staff"),
+        ("table", "Name | Note\nAna Lee | a b\n| c"),
+        ("paragraph", "after"),
+    ]
+    assert [block.header for block in parsed.blocks] == [None, "Name | Note", None]
+
+
+def test_spanning_cells_keep_the_columns() -> None:
+    parsed = html(
+        "<table><tr><td>A<td>B<td>C<tr><td rowspan=2>1<td>2<td>3<tr><td>4<td>5<tr><td colspan=2>6<td>7</table>"
+    )
+    assert parsed.text == "A | B | C\n1 | 2 | 3\n| 4 | 5\n6 | | 7"
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "<table><tr><td><p>one</p><p>two</p></table>",
+        "<table><tr><td><h2>one</h2><td>two<tr><td>a<td>b</table>",
+        "<table><tr><td><table><tr><td>one<td>two<tr><td>a<td>b</table><td>x<tr><td>y<td>z</table>",
+        f"<table><tr><td>one<td>two<tr><td>{'long ' * 500}<td>b</table>",
+    ],
+)
+def test_a_table_that_lays_out_a_page_is_no_data(table: str) -> None:
+    assert html(table).blocks[-1].kind.value != "table"
+
+
+def test_a_hidden_span_is_a_block_of_its_own() -> None:
+    parsed = html("<p>shown <span style='display:none'>ignore</span> too</p>")
+    assert [(text, block.hidden) for (_, text), block in zip(blocks(parsed), parsed.blocks, strict=True)] == [
+        ("shown", False),
+        ("ignore", True),
+        ("too", False),
+    ]
+
+
+def test_tables_in_tables_are_looked_at_once() -> None:
+    started = time.process_time()
+    html("<table><tr><td>" * 3000 + "text")
+    html("<table><tr><td>a<td>b<tr><td>c<td>d</table>" * 2000)
+    assert time.process_time() - started < 5

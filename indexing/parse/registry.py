@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
+from indexing.parse import office
 from indexing.parse.archive import measure
 from indexing.parse.delimited import read_csv
-from indexing.parse.docx import MEDIA_TYPE as DOCX_TYPE
-from indexing.parse.docx import read_docx
 from indexing.parse.failure import ParseFailure
 from indexing.parse.html import read_html
 from indexing.parse.jsonlines import read_jsonl
@@ -24,7 +24,7 @@ EXTENSIONS: Final[dict[str, Reader]] = {
     **dict.fromkeys(("txt", "text", "log", "rst", "adoc", "json", "yaml", "yml", "toml", "ini"), read_text),
     **dict.fromkeys(("md", "markdown", "mdown", "mkd"), read_markdown),
     **dict.fromkeys(("html", "htm", "xhtml"), read_html),
-    **dict.fromkeys(("docx", "docm", "dotx"), read_docx),
+    **office.EXTENSIONS,
     **dict.fromkeys(("csv", "tsv", "tab"), read_csv),
     **dict.fromkeys(("jsonl", "ndjson"), read_jsonl),
     "pdf": read_pdf,
@@ -36,7 +36,7 @@ MEDIA_TYPES: Final[dict[str, Reader]] = {
     "text/html": read_html,
     "application/xhtml+xml": read_html,
     "application/pdf": read_pdf,
-    DOCX_TYPE: read_docx,
+    **office.MEDIA_TYPES,
     "text/csv": read_csv,
     "text/tab-separated-values": read_csv,
     "application/x-ndjson": read_jsonl,
@@ -44,13 +44,13 @@ MEDIA_TYPES: Final[dict[str, Reader]] = {
 }
 _REMEDIES: Final = {
     **dict.fromkeys(("doc", "odt", "rtf", "pages", "dot"), "save it as DOCX or PDF"),
-    **dict.fromkeys(("xls", "xlsx", "xlsm", "ods"), "save each sheet as CSV"),
+    **dict.fromkeys(("xls", "xlsb", "ods"), "save it as XLSX"),
     **dict.fromkeys(("ppt", "pptx", "odp", "epub"), "save it as PDF"),
     **dict.fromkeys(("eml", "msg", "mbox"), "save the message as text, HTML or PDF"),
     **dict.fromkeys(("zip", "tar", "gz", "tgz", "7z", "rar", "bz2", "xz"), "unpack it and add the files"),
     **dict.fromkeys(("png", "jpg", "jpeg", "gif", "tif", "tiff", "bmp", "webp"), "run text recognition (OCR) over it"),
 }
-_READABLE: Final = "readable are text, Markdown, HTML, PDF, DOCX, CSV and JSON Lines"
+_READABLE: Final = "readable are text, Markdown, HTML, PDF, DOCX, XLSX, CSV and JSON Lines"
 
 _OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ENCRYPTED_PACKAGE: Final = "EncryptedPackage".encode("utf-16-le")
@@ -114,8 +114,8 @@ def _recognise(name: str, data: bytes, media_type: str | None, limits: ParseLimi
         return magic
     if reader is read_pdf and b"%PDF-" not in data[:1024]:
         raise ParseFailure("corrupt", "is not a PDF file", remedy="check the file and its extension")
-    if reader is read_docx:
-        raise ParseFailure("corrupt", "is not a Word file", remedy="check the file and its extension")
+    if reader in office.NAMES:
+        raise ParseFailure("corrupt", f"is not {office.NAMES[reader]}", remedy="check the file and its extension")
     if reader in {None, read_text} and data[:1024].lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith(_HTML_STARTS):
         return read_html
     if reader is None and extension in _REMEDIES:
@@ -132,9 +132,11 @@ def _by_content(name: str, data: bytes, limits: ParseLimits) -> Reader | None:
             raise ParseFailure("encrypted", "needs a password", remedy="save a copy without the password and add that")
         raise ParseFailure("unsupported", "is a file of the old Office formats", remedy="save it as DOCX, PDF or CSV")
     if data.startswith(_ZIPS):
-        names = measure(data, limits)
-        if "[Content_Types].xml" in names and any(entry.startswith("word/") for entry in names):
-            return read_docx
+        # Each reader looks at the single parts again, as strictly as it needs.
+        names = measure(data, replace(limits, max_xml_bytes=limits.max_expanded_bytes))
+        found = office.by_parts(names)
+        if found is not None:
+            return found
         raise _unsupported(name)
     return None
 

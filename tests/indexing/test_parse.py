@@ -69,7 +69,7 @@ def test_content_then_media_type_then_extension_choose_the_parser(
         ("a.docx", OLE, "unsupported"),
         ("a.docx", OLE + "EncryptedPackage".encode("utf-16-le"), "encrypted"),
         ("a.zip", archive({"a.txt": "hello"}), "unsupported"),
-        ("a.xlsx", archive({"[Content_Types].xml": "", "xl/workbook.xml": ""}), "unsupported"),
+        ("a.xlsb", archive({"[Content_Types].xml": "", "xl/workbook.bin": ""}), "unsupported"),
         ("a.eml", b"Subject: hello\n\nhello", "unsupported"),
         ("a.unheardof", "größer".encode("cp1252"), "unsupported"),
         ("a.docx", b"hello", "corrupt"),

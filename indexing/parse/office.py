@@ -1,0 +1,42 @@
+"""Which parser reads a file of an office program: a zip archive that is told by its parts, or RTF."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from indexing.parse.docx import MEDIA_TYPE as DOCX_TYPE
+from indexing.parse.docx import read_docx
+from indexing.parse.failure import ParseFailure
+from indexing.parse.model import ParseLimits, ParseResult, Source
+from indexing.parse.xlsx import MEDIA_TYPE as XLSX_TYPE
+from indexing.parse.xlsx import read_xlsx
+
+Reader = Callable[[Source, ParseLimits], list[ParseResult]]
+
+EXTENSIONS: Final[dict[str, Reader]] = {
+    **dict.fromkeys(("docx", "docm", "dotx", "dotm"), read_docx),
+    **dict.fromkeys(("xlsx", "xlsm", "xltx", "xltm"), read_xlsx),
+}
+MEDIA_TYPES: Final[dict[str, Reader]] = {
+    DOCX_TYPE: read_docx,
+    XLSX_TYPE: read_xlsx,
+}
+NAMES: Final[dict[Reader, str]] = {read_docx: "a Word file", read_xlsx: "an Excel file"}
+"""What a file is not whose name promises one of these and whose content is no such archive."""
+
+_PARTS: Final[dict[str, Reader]] = {"word/": read_docx, "xl/": read_xlsx}
+
+
+def by_parts(names: frozenset[str]) -> Reader | None:
+    """The reader of an archive with parts of these names; None for one that no office program wrote.
+
+    Raises `ParseFailure` ("unsupported") for a binary workbook.
+    """
+    if "xl/workbook.bin" in names:
+        raise ParseFailure("unsupported", "is a binary workbook (XLSB)", remedy="save it as XLSX")
+    if "[Content_Types].xml" in names:
+        for folder, reader in _PARTS.items():
+            if any(name.startswith(folder) for name in names):
+                return reader
+    return None

@@ -1,0 +1,203 @@
+"""Zip archives of XML parts: what OOXML (ECMA-376 part 2), OpenDocument and EPUB files are.
+
+Parts are unpacked one by one as they are asked for, after `archive.measure` has bounded them all. XML with a document
+type is refused, external targets are never followed.
+"""
+
+from __future__ import annotations
+
+import io
+import posixpath
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
+
+from lxml import etree
+
+from indexing.parse.archive import measure
+from indexing.parse.failure import ParseFailure
+from indexing.parse.model import ParseLimits, ParseResult, Source
+
+Element = Any
+"""An lxml element; lxml has no types."""
+
+DAMAGED: Final = (
+    SyntaxError,
+    ValueError,
+    KeyError,
+    AttributeError,
+    IndexError,
+    TypeError,
+    OverflowError,
+    RecursionError,
+)
+"""What a part that is damaged or makes no sense raises; lxml's XMLSyntaxError is a SyntaxError."""
+_UNZIP: Final = (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError)
+
+_MOST_TARGETS: Final = 10_000
+
+
+class Relation(NamedTuple):
+    """A link from one part to another. `kind` is the last step of its type, `target` the name of a part."""
+
+    identifier: str
+    kind: str
+    target: str
+
+
+class Package:
+    """The parts of one archive by name. Raises `ParseFailure` as `measure` does, and "corrupt" for a part that cannot
+    be unpacked."""
+
+    def __init__(self, data: bytes, limits: ParseLimits) -> None:
+        self._names = measure(data, limits)
+        self._folded = {name.casefold(): name for name in self._names}
+        self._archive = zipfile.ZipFile(io.BytesIO(data))
+
+    def __contains__(self, name: str) -> bool:
+        return self._name(name) is not None
+
+    @property
+    def names(self) -> frozenset[str]:
+        return self._names
+
+    def read(self, name: str) -> bytes:
+        """Raises KeyError where there is no such part."""
+        try:
+            return self._archive.read(self._known(name))
+        except _UNZIP:
+            raise _corrupt() from None
+
+    def root(self, name: str) -> Element:
+        """The XML of a part. Raises KeyError, and `DAMAGED` for what is no XML or declares a document type."""
+        return parse_xml(self.read(name))
+
+    def stream(self, name: str, *tags: str) -> Iterator[Element]:
+        """The elements of a part with the local names `tags`, each emptied after use, so that memory stays small."""
+        try:
+            with self._archive.open(self._known(name)) as part:
+                events = etree.iterparse(
+                    part,
+                    tag=["{*}" + tag for tag in tags],
+                    resolve_entities=False,
+                    no_network=True,
+                    load_dtd=False,
+                    remove_comments=True,
+                    remove_pis=True,
+                )
+                for _, element in events:
+                    if element.getroottree().docinfo.doctype:
+                        raise ValueError("document type declaration")
+                    yield element
+                    element.clear(keep_tail=False)
+                    while element.getprevious() is not None:
+                        del element.getparent()[0]
+        except _UNZIP:
+            raise _corrupt() from None
+
+    def relations(self, name: str = "") -> list[Relation]:
+        """The links of a part, or of the whole package; none for a part whose links are damaged."""
+        folder, _, base = name.rpartition("/")
+        links = posixpath.join(folder, "_rels", base + ".rels")
+        if links not in self:
+            return []
+        try:
+            root = self.root(links)
+        except DAMAGED:
+            return []
+        found = []
+        for link in root:
+            target = link.get("Target")
+            if target and link.get("TargetMode") != "External" and len(found) < _MOST_TARGETS:
+                path = posixpath.normpath(posixpath.join("/", folder, unquote(target))).lstrip("/")
+                found.append(Relation(link.get("Id") or "", (link.get("Type") or "").rpartition("/")[2], path))
+        return found
+
+    def _name(self, name: str) -> str | None:
+        """The name as the archive has it: some programs write it in other case."""
+        return name if name in self._names else self._folded.get(name.casefold())
+
+    def _known(self, name: str) -> str:
+        known = self._name(name)
+        if known is None:
+            raise KeyError(name)
+        return known
+
+
+def parse_xml(data: bytes) -> Element:
+    """Raises SyntaxError, and ValueError where a document type is declared, which no part needs (entity bombs)."""
+    root = etree.fromstring(
+        data,
+        etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, remove_comments=True, remove_pis=True),
+    )
+    if root.getroottree().docinfo.doctype:
+        raise ValueError("document type declaration")
+    return root
+
+
+def local(element: Element) -> str:
+    """The local name; empty for entities that were not resolved."""
+    tag = element.tag
+    return tag.rpartition("}")[2] if isinstance(tag, str) else ""
+
+
+def attribute(element: Element, name: str) -> str | None:
+    """An attribute by its local name, as the transitional and the strict namespaces differ."""
+    plain = element.get(name)
+    if plain is not None:
+        return str(plain)
+    return next((str(value) for key, value in element.attrib.items() if key.rpartition("}")[2] == name), None)
+
+
+def children(element: Element | None, name: str) -> list[Element]:
+    return [] if element is None else [item for item in element if local(item) == name]
+
+
+def child(element: Element | None, *path: str) -> Element | None:
+    """The first element on a path of local names."""
+    for name in path:
+        if element is None:
+            return None
+        element = next((item for item in element if local(item) == name), None)
+    return element
+
+
+def core_title(package: Package) -> str | None:
+    """The title that an OOXML package's properties give."""
+    for relation in package.relations():
+        if relation.kind == "core-properties":
+            try:
+                title = child(package.root(relation.target), "title")
+            except DAMAGED:
+                return None
+            return title.text if title is not None else None
+    return None
+
+
+def embedded(package: Package, source: Source) -> list[ParseResult]:
+    """The files embedded in an OOXML package, read as children; none where `source` has no nest."""
+    results: list[ParseResult] = []
+    nest = source.nest
+    for number, name in enumerate(embedded_names(package), 1):
+        if nest is None or nest.is_full:
+            break
+        base = name.rpartition("/")[2]
+        suffix = f"#attachment-{number}/{base}"
+        try:
+            data = package.read(name)
+        except (ParseFailure, KeyError):
+            failure = ParseFailure("corrupt", "is damaged in its file", remedy="embed it again, or add it by itself")
+            results.extend(nest.refuse(suffix, failure))
+            continue
+        results.extend(nest.read(suffix, base, data))
+    return results
+
+
+def embedded_names(package: Package) -> list[str]:
+    return sorted(name for name in package.names if "/embeddings/" in name and not name.endswith("/"))
+
+
+def _corrupt() -> ParseFailure:
+    return ParseFailure("corrupt", "is a damaged or truncated archive", remedy="fetch or save the file again")

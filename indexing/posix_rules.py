@@ -65,12 +65,9 @@ class PosixRules:
         except InvalidInput as error:
             raise InvalidInput(error.reason, item=f"{path.name}: {error.item}", remedy=error.remedy) from None
 
-    def decide(self, root: Path, path: str) -> Decision:
-        """Who may read the file `path` (relative to `root`, with "/").
-
-        Raises `InvalidInput` where that cannot be told.
-        """
-        file = root / path
+    def decide(self, root: Path, file: Path) -> Decision:
+        """Who may read `file`, which lies below `root`. Raises `InvalidInput` where that cannot be told."""
+        path = ascii(str(file.relative_to(root)))[1:-1]
         status = _status(file, path)
         folders = [_status(folder, path) for folder in _between(root, file)]
         if _EXTENDED in _extended(file) or any(_EXTENDED in _extended(folder) for folder in _between(root, file)):

@@ -29,7 +29,10 @@ _Candidates = Sequence[tuple[Sentence, frozenset[str]]]
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """`start` and `end` are character offsets into the document's text of that version; `source` is the mark's key."""
+    """`start` and `end` are character offsets into the document's text of that version; `source` is the mark's key.
+
+    `place` is where a person finds the quote ("page 3"); one that is `hidden` is not seen by who opens the file.
+    """
 
     source: str
     document: str
@@ -41,6 +44,8 @@ class Citation:
     start: int
     end: int
     quote: str
+    place: str | None = None
+    hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +129,8 @@ def _citation(source: Source, start: int, end: int) -> Citation:
         start=passage.start + start,
         end=passage.start + end,
         quote=passage.text[start:end],
+        place=passage.place_at(passage.start + start),
+        hidden=passage.hidden,
     )
 
 

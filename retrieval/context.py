@@ -21,7 +21,11 @@ class Source:
     audience: str | None = None
 
     def for_prompt(self) -> PromptSource:
-        return PromptSource(self.key, self.passage.document, self.passage.title, self.passage.text, self.audience)
+        passage = self.passage
+        return PromptSource(
+            self.key, passage.document, passage.title, passage.text, self.audience,
+            context=passage.context, place=passage.place, hidden=passage.hidden,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ class Masking:
 def masked_prompt(plan: Plan, context: Context, *, mark: str) -> Masking:
     """`mark` is the canary. One item has one placeholder in sources, history and question. Raises `RailFailed`."""
     rails, sources = plan.rails, context.prompt_sources
-    texts = [part for source in sources for part in (source.title, source.document, source.text)]
+    texts = [part for source in sources for part in (*_described(source), source.text)]
     masks = rails.masks([*texts, *(turn.text for turn in plan.room.history), plan.query])
 
     def masked(text: str) -> str:
@@ -44,7 +44,14 @@ def masked_prompt(plan: Plan, context: Context, *, mark: str) -> Masking:
     for source in sources:
         by_key[source.key] = rails.masked(masks, source.text)
         title, document = masked(source.title), masked(source.document)
-        shown.append(replace(source, title=title, document=document, text=by_key[source.key].text))
+        above, place = (None if part is None else masked(part) for part in (source.context, source.place))
+        text = by_key[source.key].text
+        shown.append(replace(source, title=title, document=document, context=above, place=place, text=text))
     history = tuple(replace(turn, text=masked(turn.text)) for turn in plan.room.history)
     prompt = render(plan.template, masked(plan.query), shown, history, mark=mark)
     return Masking(prompt, masks, by_key)
+
+
+def _described(source: PromptSource) -> tuple[str, ...]:
+    """What the prompt says of a source beside its text."""
+    return source.title, source.document, source.context or "", source.place or ""

@@ -24,14 +24,14 @@ from retrieval.followup import stand_alone
 from retrieval.fusion import FUSION_REVISION
 from retrieval.question import AnswerPath, Question
 from retrieval.search import SearchMode
-from tenancy.contract import Mixing
+from tenancy.contract import HiddenText, Mixing
 from tenancy.domain import PermissionDomain, permission_domain
 from tenancy.errors import InvalidInput
 from tenancy.identity import Principal
 from tenancy.limits import WorkClass
 from tenancy.tenant import ReadView, TenantHandle
 
-RESPONSE_CONTRACT = "answer-2"
+RESPONSE_CONTRACT = "answer-3"
 """Moves with what may leave in an answer, so that none is served that was remembered before."""
 
 _WIDER, _WIDEST = 3, 48
@@ -58,6 +58,7 @@ class Plan:
     mark: str = field(repr=False)
     rails: Rails
     mixing: Mixing
+    hidden: HiddenText
     threshold: float
     cache_mode: Mode
     conversation: str | None
@@ -65,8 +66,8 @@ class Plan:
 
     @property
     def breadth(self) -> int:
-        """How many passages to search for: where other reader classes are left out, more than can be used."""
-        if self.mixing == "allow":
+        """How many passages to search for: where some may be left out, more than can be used."""
+        if self.mixing == "allow" and self.hidden == "mark":
             return self.top_k
         return max(self.top_k, min(_WIDER * self.top_k, _WIDEST))
 
@@ -133,6 +134,7 @@ def make_plan(
         mark=mark,
         rails=rails,
         mixing=view.tenant.contract.generation.mixing or settings.mixing,
+        hidden=view.tenant.contract.generation.hidden or settings.hidden,
         threshold=settings.threshold if terms.threshold is None else terms.threshold,
         cache_mode=_cache_mode(path, question, template.name),
         conversation=history_digest(question.history),
@@ -197,8 +199,8 @@ def composite_identity(path: AnswerPath, embedder: Embedder, domain: PermissionD
         adapter_revision=model.adapter,
         embedder=msgspec.json.encode(embedder.fingerprint, order="sorted").decode(),
         generation=f"max_tokens={plan.max_tokens} context_tokens={path.settings.context_tokens} "
-        f"context_length={plan.route.context_length} mixing={plan.mixing} temperature={model.temperature:g} "
-        f"threshold={plan.threshold:g} "
+        f"context_length={plan.route.context_length} mixing={plan.mixing} hidden={plan.hidden} "
+        f"temperature={model.temperature:g} threshold={plan.threshold:g} "
         f"rails={plan.rails.revision}",
         user_id=None,
         filter=None if plan.where is None else canonical(plan.where),

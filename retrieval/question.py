@@ -28,7 +28,7 @@ from retrieval.abstain import THRESHOLD
 from retrieval.citations import Citation
 from retrieval.passage import Passage
 from retrieval.search import Collections, SearchMode
-from tenancy.contract import KvSharing, Mixing
+from tenancy.contract import HiddenText, KvSharing, Mixing
 from tenancy.errors import Conflict
 from tenancy.identity import Principal
 from tenancy.tenant import TenantHandle
@@ -146,6 +146,7 @@ class PathSettings:
     cache_enabled: bool = True
     kv_sharing: KvSharing = "domain"
     mixing: Mixing = "separate"
+    hidden: HiddenText = "mark"
     roots: RootSettings = field(default_factory=RootSettings)
 
     @property

@@ -35,7 +35,8 @@ _OVERFETCH: Final = 4
 # Made once: for a few rows, making a statement takes longer than running it.
 _ROWS: Final = (
     select(
-        chunks.c.id, chunks.c.ordinal, chunks.c.start, chunks.c.end, chunks.c.text,
+        chunks.c.id, chunks.c.ordinal, chunks.c.start, chunks.c.end, chunks.c.text, chunks.c.key, chunks.c.context,
+        chunks.c.place, chunks.c.turns, chunks.c.hidden,
         chunks.c.document_id, documents.c.name, documents.c.title, documents.c.version,
     )
     .join(documents, documents.c.id == chunks.c.document_id)
@@ -217,12 +218,16 @@ def _hydrate(
             document_id=row.document_id,
             title=row.title,
             version=row.version,
-            chunk=f"c{row.ordinal}",
+            chunk=row.key or f"c{row.ordinal}",
             chunk_id=row.id,
             start=row.start,
             end=row.end,
             text=row.text,
             score=found.score,
+            context=row.context,
+            place=row.place,
+            turns=tuple((start, label) for start, label in row.turns or ()),
+            hidden=row.hidden,
         )
         for found in ranked
         if (row := present.get(found.chunk_id)) is not None

@@ -21,6 +21,7 @@ from tenancy.tenant import TenantHandle
 
 SEPARATED: Final = "sources-separated"
 INSTRUCTED: Final = "instructions-in-source"
+HIDDEN: Final = "hidden-text-in-source"
 
 _COVERED: Final = 0.5
 
@@ -41,9 +42,13 @@ class Gathered:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the asker is told."""
-        present = {source.passage.document_id for source in self.context.sources}
-        told = (SEPARATED,) if self.left_out else ()
-        return (*told, INSTRUCTED) if present.intersection(self.instructed) else told
+        passages = [source.passage for source in self.context.sources]
+        told = (
+            (SEPARATED, self.left_out > 0),
+            (INSTRUCTED, not {passage.document_id for passage in passages}.isdisjoint(self.instructed)),
+            (HIDDEN, any(passage.hidden for passage in passages)),
+        )
+        return tuple(warning for warning, holds in told if holds)
 
 
 def gather(tenant: TenantHandle, plan: Plan, found: Passages, embedder: Embedder) -> Gathered:
@@ -54,9 +59,10 @@ def gather(tenant: TenantHandle, plan: Plan, found: Passages, embedder: Embedder
         model = embedder.fingerprint.name
         return weigh(plan.query, passages, similarity=similarity, model=model, threshold=plan.threshold)
 
-    best = found.items[: plan.top_k]
+    items = [item for item in found.items if not item.hidden or plan.hidden == "mark"]
+    best = items[: plan.top_k]
     chosen: Sequence[Passage] = best
-    groups = _groups(tenant, found) if plan.mixing == "separate" and len(best) > 1 else []
+    groups = _groups(tenant, items) if plan.mixing == "separate" and len(best) > 1 else []
     if len(groups) > 1:
         # Where no class is enough alone, the best passage's is tried, and the generator may still find nothing in it.
         chosen = next((group for group in groups if weighed(group).sufficient), groups[0])[: plan.top_k]
@@ -71,10 +77,10 @@ def gather(tenant: TenantHandle, plan: Plan, found: Passages, embedder: Embedder
 
 def _speaks(item: Passage) -> bool:
     """Whether what the prompt would hold of a passage speaks to the model, its title and name included."""
-    return bool(instructions_in(f"{item.title}\n{item.document}\n{item.text}"))
+    return bool(instructions_in(f"{item.title}\n{item.document}\n{item.context or ''}\n{item.text}"))
 
 
-def _groups(tenant: TenantHandle, found: Passages) -> list[list[Passage]]:
+def _groups(tenant: TenantHandle, items: Sequence[Passage]) -> list[list[Passage]]:
     with tenant.reading() as view:
-        classes = reader_classes(view, {item.document_id for item in found.items})
-    return by_class(found.items, classes)
+        classes = reader_classes(view, {item.document_id for item in items})
+    return by_class(items, classes)

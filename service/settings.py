@@ -23,7 +23,7 @@ from cache.policy import TemplatePolicy
 from indexing.embedders.port import EmbeddingSettings
 from metering.prices import PriceSettings
 from service.signal_settings import AdminSettings, SignalSettings
-from tenancy.contract import KvSharing, Mixing, Retention, Tier
+from tenancy.contract import HiddenText, KvSharing, Mixing, Retention, Tier
 from tenancy.errors import InvalidInput
 from tenancy.postgres_url import PostgresSettings
 from tenancy.redis_settings import RedisSettings
@@ -141,6 +141,7 @@ class GenerationSettings(Section, frozen=True):
     kv_sharing: KvSharing
     kv_isolation: Literal["required", "waived"]
     mixing: Mixing
+    hidden: HiddenText
     adapters_dir: str
     templates: dict[str, str]
     pools: dict[str, PoolSettings]

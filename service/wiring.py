@@ -298,6 +298,7 @@ def _path_settings(settings: Settings) -> PathSettings:
         deadline_s=settings.generation.deadline_s,
         kv_sharing=settings.generation.kv_sharing,
         mixing=settings.generation.mixing,
+        hidden=settings.generation.hidden,
         cache_enabled=settings.cache.enabled,
         roots=settings.admission.roots,
     )

@@ -27,6 +27,7 @@ EngineName = Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9_-]{0,62}$")]
 
 KvSharing = Literal["domain", "user", "none"]
 Mixing = Literal["allow", "separate"]
+HiddenText = Literal["mark", "leave_out"]
 Retention = Literal["184-days", "12-months", "6-years"]
 PersonalKind = Literal["email", "phone", "iban", "card"]
 TemplateName = Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9_-]{0,62}$")]
@@ -59,7 +60,8 @@ class GenerationTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     `pools` are names of the deployment's pools, all of one trust level, the first one's model answering where a
     request names none; left out, the deployment's routing by tier decides. `models` narrows what a request may name.
     With `fallback` a later pool takes over where one is away. `template` is the prompt template where a request names
-    none. `mixing` says whether passages with different readers may stand in one prompt. With `declared_adapters` an
+    none. `mixing` says whether passages with different readers may stand in one prompt, `hidden` what becomes of
+    text that nobody sees who opens the document: the prompt marks it, or does not hold it. With `declared_adapters` an
     adapter comes with a declaration of what it was trained on, or is refused.
     """
 
@@ -70,6 +72,7 @@ class GenerationTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     template: TemplateName | None = None
     kv_sharing: KvSharing | None = None
     mixing: Mixing | None = None
+    hidden: HiddenText | None = None
     declared_adapters: bool = False
     guards: GuardTerms = GuardTerms()
 

@@ -52,7 +52,9 @@ EXAMPLES = [
 
 class CitationBody(msgspec.Struct, frozen=True):
     """`quote` stands verbatim from `start` to `end` (characters) in the document's text of that version, but for
-    personal data that the tenant's contract takes out of it ("[email removed]").
+    personal data that the tenant's contract takes out of it ("[email removed]"). `chunk` names the passage also after
+    edits elsewhere in the document; `place` is where a person finds the quote ("page 3", "sheet Costs!A2:F40"), null
+    for a format without places; `hidden` text is in the file, and not seen by who opens it.
     """
 
     source: str
@@ -63,6 +65,8 @@ class CitationBody(msgspec.Struct, frozen=True):
     start: int
     end: int
     quote: str
+    place: str | None
+    hidden: bool
 
     @classmethod
     def of(cls, citation: Citation) -> CitationBody:
@@ -90,9 +94,10 @@ class AnswerResponse(msgspec.Struct, frozen=True):
     """`finish` is "abstain" where the readable documents do not hold the answer: then `nearest` names the nearest
     titles and nothing is cited. `rewritten` is how a follow-up question was understood. `warnings` may hold
     "sources-separated" (passages with other readers were left out), "instructions-in-source" (a source speaks to the
-    model), "links-removed", "history-cut", "personal-data-removed" and "uncited" (an answer without a verified citation
-    was withheld: guard rails of the contract). `request_id` and `created` (UTC epoch seconds) are those of this
-    response, also where a remembered answer is served.
+    model), "hidden-text-in-source" (a source is not seen by who opens its document), "links-removed", "history-cut",
+    "personal-data-removed" and "uncited" (an answer without a verified citation was withheld: guard rails of the
+    contract). `request_id` and `created` (UTC epoch seconds) are those of this response, also where a remembered answer
+    is served.
     """
 
     answer: str

@@ -29,7 +29,11 @@ EXAMPLES = [
 
 
 class PassageBody(msgspec.Struct, frozen=True):
-    """One chunk; `start` and `end` are character offsets into the document's text of that version."""
+    """One chunk; `start` and `end` are character offsets into the document's text of that version.
+
+    `chunk` names it also after edits elsewhere in the document. `context` are the headings above it and the header of
+    its table, `place` is where it begins ("page 3"); `hidden` text is in the file, and not seen by who opens it.
+    """
 
     document: str
     title: str
@@ -39,6 +43,9 @@ class PassageBody(msgspec.Struct, frozen=True):
     end: int
     text: str
     score: float
+    context: str | None
+    place: str | None
+    hidden: bool
 
     @classmethod
     def of(cls, passage: Passage) -> PassageBody:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from indexing.chunk import chunk_key
 from indexing.collections.open import OpenCollections
 from indexing.documents import delete_document
 from indexing.embed import Embedder, EmbeddingSettings, load_embedder
@@ -78,7 +79,7 @@ def test_a_passage_carries_where_it_stands(library: Library) -> None:
     [best, *_] = library.search(ana, "annual leave twenty").items
     assert text[best.start : best.end] == best.text
     assert best.text.endswith("Annual leave is twenty days.")
-    assert (best.document, best.title, best.chunk[0]) == ("hr/leave.txt", "leave.txt", "c")
+    assert (best.document, best.title, best.chunk) == ("hr/leave.txt", "leave.txt", chunk_key(best.text))
     assert best.version.startswith("sha256:")
 
 

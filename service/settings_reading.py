@@ -18,6 +18,12 @@ CONFIG_VARIABLE: Final = "STRONGROOM_CONFIG"
 MASTER_KEY_VARIABLE: Final = "STRONGROOM_MASTER_KEY"
 # Variables that Kubernetes sets in every container for a service of this name.
 _KUBERNETES: Final = re.compile(r"STRONGROOM_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\w+)?)")
+_PRICES: Final = (
+    "leave it out; prices stand in files of their own: name their folder in prices.folder and a plan in prices.plan, "
+    "see docs/operations/usage.md"
+)
+_FORMER: Final = {"prices.revision": _PRICES, "prices.hops": _PRICES}
+"""What older settings may hold, and what to do instead."""
 
 
 def overlay(values: dict[str, Any], path: Path | None, environment: Mapping[str, str], struct: type[Any]) -> None:
@@ -88,6 +94,8 @@ def _check_known(found: Mapping[str, Any], source: str, struct: type[Any]) -> No
     known = keys_of(struct)
     for key in _paths(found, struct, ""):
         if key not in known:
+            if key in _FORMER:
+                raise InvalidInput(f"{key} is no setting any more", item=source, remedy=_FORMER[key])
             nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
             remedy = f"did you mean {nearest[0]}?" if nearest else "`strongroom doctor --settings` lists the keys"
             raise InvalidInput(f"unknown setting {key}", item=source, remedy=remedy)

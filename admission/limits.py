@@ -14,6 +14,7 @@ from tenancy.limits import Limits, TenantLimits
 __all__ = [
     "BOUNDS",
     "NO_AMOUNTS",
+    "REACH_S",
     "WINDOW_S",
     "Amounts",
     "Bound",
@@ -28,6 +29,8 @@ WINDOW_S: Final = 60
 """Windows slide in steps of one second. A step counts until its last instant has left the window, so that a true
 window of 60 s never holds more than its limit.
 """
+REACH_S: Final = WINDOW_S + 1
+"""The longest that anything counts in a window."""
 
 Measure = Literal["requests", "input", "output", "tokens", "money"]
 Span = Literal["now", "minute", "month", "life"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from admission.counters import Refused, Room, Use
-from admission.limits import BOUNDS, WINDOW_S, Amounts, Bound, Draw, Measure, bounds_of
+from admission.limits import BOUNDS, REACH_S, WINDOW_S, Amounts, Bound, Draw, Measure, bounds_of
 from admission.scopes import SHARED, Scope
 from admission.tally import BUSY_RETRY_S, month_end
 
@@ -72,7 +72,7 @@ def _resets(bound: Bound, draw: Draw, used: int, now: float) -> float:
     if bound.span == "now":
         return 0.0
     if bound.span == "minute":
-        return float(WINDOW_S) if used else 0.0
+        return float(REACH_S) if used else 0.0
     if bound.span == "month":
         return month_end(now) - now
     return float(WINDOW_S) if draw.until is None else max(0.0, draw.until - now)

@@ -24,7 +24,7 @@ import msgspec
 from admission.counters import Ask, Granted, Refused
 from admission.fair import FairQueue, Party, Place
 from admission.lease import finished
-from admission.limits import BOUNDS, Draw
+from admission.limits import BOUNDS, Bound, Draw
 from admission.scopes import DEPLOYMENT, Scope
 
 FULL: Final = "queue"
@@ -33,6 +33,9 @@ _LOOK_S: Final = 1.0
 _LEAST_S: Final = 0.01
 _ALIKE: Final = frozenset({"concurrent", "requests_per_minute"})
 """Bounds of which every request needs one: where one was refused, so is every other."""
+_BOUNDS: Final = {bound.name: bound for bound in BOUNDS}
+_REFUSALS: Final = 16
+"""Of one tenant in a pass: each is a step of the counters, for which everybody waits."""
 _LONG: Final = frozenset(bound.name for bound in BOUNDS if bound.span in {"month", "life"})
 
 Take = Callable[[Ask], Coroutine[Any, Any, Granted | Refused]]
@@ -49,6 +52,45 @@ class _Waiting:
     decided: asyncio.Future[Granted | Refused] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
+
+
+@dataclass(slots=True)
+class _Pass:
+    """What one pass over those that wait has learned, so that it asks the counters about few of many that wait for one
+    scope: whoever comes waits for the pass. Of `closed` scopes nobody is tried any more.
+
+    A request that needs as much of a bound as one that was just refused there is refused without asking. Newcomers are
+    asked about once, since waiting may help them not at all.
+    """
+
+    tried: set[Place[_Waiting]] = field(default_factory=set)
+    closed: set[Scope] = field(default_factory=set)
+    pauses: list[float] = field(default_factory=lambda: [_LOOK_S])
+    _least: dict[tuple[Scope, str], Refused] = field(default_factory=dict)
+    _refusals: Counter[str] = field(default_factory=Counter)
+
+    def learn(self, place: Place[_Waiting], refused: Refused) -> None:
+        self.pauses.append(refused.retry_after)
+        self._refusals[place.party.tenant] += 1
+        known = self._least.get((refused.scope, refused.bound))
+        if refused.bound in _BOUNDS and (known is None or refused.need < known.need):
+            self._least[refused.scope, refused.bound] = refused
+
+    def foreseen(self, waiting: _Waiting) -> Refused | None:
+        """The refusal that certainly refuses this one as well."""
+        if waiting.refused is None:
+            return None
+        found = (
+            refused
+            for (scope, name), refused in self._least.items()
+            for draw in waiting.ask.draws
+            if draw.scope == scope and _needs_as_much(waiting.ask, draw, _BOUNDS[name], refused)
+        )
+        return next(found, None)
+
+    def is_enough(self, place: Place[_Waiting]) -> bool:
+        """Whether so many of this tenant were refused that its others have to wait for the next pass."""
+        return place.item.refused is not None and self._refusals[place.party.tenant] >= _REFUSALS
 
 
 @dataclass(slots=True, eq=False)
@@ -169,28 +211,28 @@ class WaitingRoom:
     async def _pass(self) -> float:
         """Try whoever waits, in order; returns the seconds until it is worth while again."""
         async with self._passing:
-            tried: set[Place[_Waiting]] = set()
-            closed: set[Scope] = set()
-            pauses = [_LOOK_S]
-            while await self._next(tried, closed, pauses):
+            seen = _Pass()
+            while await self._next(seen):
                 pass
-            return max(_LEAST_S, min(pauses))
+            return max(_LEAST_S, min(seen.pauses))
 
-    async def _next(self, tried: set[Place[_Waiting]], closed: set[Scope], pauses: list[float]) -> bool:
-        """Try those that were not tried until one leaves the queue, which changes the order; of `closed` scopes nobody
-        is tried any more. Returns whether one left.
-        """
+    async def _next(self, seen: _Pass) -> bool:
+        """Try those not yet tried until one leaves the queue, which changes the order. Returns whether one left."""
         for place in self._fair.heads():
             waiting = place.item
-            if place in tried or place.state != "waiting" or not closed.isdisjoint(waiting.scopes):
+            if place in seen.tried or place.state != "waiting" or not seen.closed.isdisjoint(waiting.scopes):
                 continue
-            tried.add(place)
-            refused = await self._try(place)
-            if refused is None or place.state != "waiting":
-                return True
-            pauses.append(refused.retry_after)
+            seen.tried.add(place)
+            refused = seen.foreseen(waiting)
+            if refused is None:
+                if seen.is_enough(place):
+                    continue
+                refused = await self._try(place)
+                if refused is None or place.state != "waiting":
+                    return True
+                seen.learn(place, refused)
             if refused.bound in _ALIKE or self._clock() - waiting.since >= self._patience_s:
-                closed.add(refused.scope)
+                seen.closed.add(refused.scope)
         return False
 
     async def _try(self, place: Place[_Waiting]) -> Refused | None:
@@ -255,10 +297,21 @@ class WaitingRoom:
         self.wake()
 
 
+def _needs_as_much(ask: Ask, draw: Draw, bound: Bound, refused: Refused) -> bool:
+    source = draw.budget if bound.span == "life" else draw.limits
+    limit = None if source is None else getattr(source, bound.name)
+    # A contract that was changed meanwhile may give newer requests more.
+    needed = 1 if bound.measure == "requests" else ask.need.of(bound.measure)
+    return limit is not None and limit <= refused.limit and needed >= refused.need
+
+
 def _hopeless(refused: Refused, wait_s: float) -> bool:
     """Whether waiting cannot help: more is needed than the limit ever has, or it ends later than the longest wait."""
-    known = any(bound.name == refused.bound for bound in BOUNDS)
-    return not known or refused.need > refused.limit or (refused.bound in _LONG and refused.retry_after > wait_s)
+    return (
+        refused.bound not in _BOUNDS
+        or refused.need > refused.limit
+        or (refused.bound in _LONG and refused.retry_after > wait_s)
+    )
 
 
 def _too_many(waiting: int) -> Refused:

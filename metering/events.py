@@ -77,7 +77,8 @@ class Correction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 def usage_of(event: Event) -> Iterator[UsageEvent]:
     """The usage events that a record holds. Raises `Corrupt` for a correction that cannot be read."""
     if event.action == CORRECT:
-        if event.phase == "outcome" and event.outcome == "allowed":
+        # The request that corrects ends with a record of its own, which says nothing more.
+        if event.phase == "outcome" and event.outcome == "allowed" and "corrects" in event.detail:
             yield _correction(event)
         return
     cost = event.cost

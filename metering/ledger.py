@@ -10,7 +10,8 @@ recognised by its id. See docs/decisions/0013-usage-from-the-audit.md.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -69,21 +70,39 @@ class UsageLedger:
         """
         self.log.flush()
         booked, start = 0, self.place().next
-        # What was pruned before there was a ledger is not missing in it; in one that was made again it is.
+        # Pruned before there was a ledger is not missing in it; in one that is made again, or elsewhere, it is.
         beginning = start == 0 and self.generation == FIRST
-        while True:
-            with self.log.database.reading() as connection:
-                found = connection.execute(_RECORDS, {"start": start}).all()
-            if not found:
-                return booked
-            missed = 0 if beginning else sum(not row.payload for row in found)
-            said = [one for row in found if _speaks(row.payload) for one in usage_of(decode(row.payload))]
+        while found := self._records(start):
             with self.database.writing() as connection:
                 if _place(connection).next == start:
-                    booked += self._book(connection, said)
-                    moved = {"next": found[-1].seq + 1, "missed": position.c.missed + missed}
-                    connection.execute(update(position).values(moved))
+                    booked += self._follow(connection, found, beginning=beginning)
             start = self.place().next
+        return booked
+
+    @contextmanager
+    def alone(self) -> Iterator[Connection]:
+        """A write transaction of the ledger, complete as of the log's head: until the block ends nobody else, of any
+        process, books or is alone. Books nothing of what the block itself puts on record. Raises as `catch_up`.
+        """
+        # Most of it before: others wait meanwhile.
+        self.catch_up()
+        with self.database.writing() as connection:
+            while found := self._records(_place(connection).next):
+                self._follow(connection, found)
+            yield connection
+
+    def _records(self, start: int) -> Sequence[Any]:
+        with self.log.database.reading() as connection:
+            return connection.execute(_RECORDS, {"start": start}).all()
+
+    def _follow(self, connection: Connection, found: Sequence[Any], *, beginning: bool = False) -> int:
+        """Book the next records of the log; returns how many events."""
+        missed = 0 if beginning else sum(not row.payload for row in found)
+        said = [one for row in found if _speaks(row.payload) for one in usage_of(decode(row.payload))]
+        booked = self._book(connection, said)
+        moved = {"next": found[-1].seq + 1, "missed": position.c.missed + missed}
+        connection.execute(update(position).values(moved))
+        return booked
 
     def book(self, said: Iterable[UsageEvent]) -> int:
         """Book events that were delivered; those that stand here already are left. Returns how many were new."""
@@ -100,9 +119,8 @@ class UsageLedger:
 
     def charged(self, event_id: str) -> int:
         """Microunits of an event with all its corrections."""
-        about = (usage.c.id == event_id) | (usage.c.corrects == event_id)
         with self.database.reading() as connection:
-            return int(connection.execute(select(func.sum(usage.c.microunits)).where(about)).scalar() or 0)
+            return charged_in(connection, event_id)
 
     def _book(self, connection: Connection, said: Sequence[UsageEvent]) -> int:
         """The first record of an event stands; one that says something else later is counted and reported."""
@@ -122,6 +140,12 @@ class UsageLedger:
             _logger.critical("usage ledger %s: %d events came again with other content", self.log.log_id, conflicts)
             connection.execute(update(position).values(conflicts=position.c.conflicts + conflicts))
         return len(fresh)
+
+
+def charged_in(connection: Connection, event_id: str) -> int:
+    """`UsageLedger.charged` within a transaction."""
+    about = (usage.c.id == event_id) | (usage.c.corrects == event_id)
+    return int(connection.execute(select(func.sum(usage.c.microunits)).where(about)).scalar() or 0)
 
 
 def rebuilt(log: AuditLog) -> UsageLedger:

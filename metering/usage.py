@@ -105,8 +105,10 @@ def csv_lines(rows: Sequence[Mapping[str, Any]], by: Sequence[str]) -> Iterator[
 
 
 def no_formula(text: str) -> str:
-    """`text` as a cell that no spreadsheet calculates: an apostrophe stands before what would be a formula."""
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    """`text` as a cell that no spreadsheet calculates: an apostrophe stands before what would be a formula, also behind
+    a semicolon, which is what separates cells for a spreadsheet of most languages.
+    """
+    return ";".join(f"'{part}" if part.startswith(_FORMULA) else part for part in text.split(";"))
 
 
 def _cell(value: Any) -> Any:

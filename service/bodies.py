@@ -117,7 +117,8 @@ class AnswerRequest(Question, frozen=True):
     root: Annotated[Name, Meta(description="Your own id of a conversation or job, for the audit.")] | None = None
 
 
-Budget = Annotated[int, Meta(ge=0, le=1_000_000_000_000)]
+MOST = 1_000_000_000_000
+Budget = Annotated[int, Meta(ge=0, le=MOST)]
 
 
 class RootRequest(Body, frozen=True):
@@ -126,7 +127,7 @@ class RootRequest(Body, frozen=True):
     calls: Annotated[Budget, Meta(description="Requests, in all.")] | None = None
     tokens: Annotated[Budget, Meta(description="Tokens of prompts and answers, in all.")] | None = None
     money: Annotated[Budget, Meta(description="Micro-units, in all.")] | None = None
-    parallel: Annotated[Budget, Meta(description="Requests at one time.")] | None = None
+    parallel: Annotated[int, Meta(ge=1, le=MOST, description="Requests at one time.")] | None = None
     deadline: Annotated[float, Meta(gt=0, description="Seconds until its end.")] | None = None
     parent: Annotated[str, Meta(max_length=4_096, description="A root to draw from as well.")] | None = None
 

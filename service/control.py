@@ -12,7 +12,8 @@ from typing import Final
 
 from audit.logs import AuditLogs
 from audit.trail import AuditTrail
-from service.settings import MASTER_KEY_VARIABLE, Settings, load_settings
+from service.settings import Settings, load_settings
+from service.settings_reading import MASTER_KEY_VARIABLE
 from tenancy.control import Tenants
 from tenancy.database import ConnectionPools
 from tenancy.errors import InvalidInput, Unavailable

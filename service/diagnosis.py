@@ -20,7 +20,8 @@ from sqlalchemy import MetaData
 
 from service.control import keyring_of, master_key, open_tenants
 from service.engine_check import examine_engines
-from service.settings import MASTER_KEY_VARIABLE, Settings, known_keys
+from service.settings import Settings, known_keys
+from service.settings_reading import MASTER_KEY_VARIABLE
 from service.tariff import open_tariff
 from service.tenant_check import examine_tenants
 from tenancy.database import ConnectionPools, Database

@@ -16,6 +16,7 @@ from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin, OpenAPIRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme, Tag
 
+from service.openapi_examples import LIMITED, PREVIEW
 from service.problems import MEDIA_TYPE, Problem
 
 _STYLE: Final = """
@@ -28,7 +29,11 @@ details { border-top: 1px solid #8884 } details > :not(summary) { margin-left: 1
 
 PROBLEMS: Final = {
     status: ResponseSpec(
-        data_container=Problem, description=description, media_type=MEDIA_TYPE, generate_examples=False
+        data_container=Problem,
+        description=description,
+        media_type=MEDIA_TYPE,
+        generate_examples=False,
+        examples=LIMITED if status == 429 else None,
     )
     for status, description in {
         400: "The body is no JSON, or a parameter is unknown.",
@@ -45,6 +50,7 @@ PROBLEMS: Final = {
 """Responses that every route behind a credential may give."""
 
 _DOCUMENT: Final = "/v1/documents/{id}"
+_PREVIEWED: Final = "/v1/answers"
 _STREAMED: Final = ("/v1/answers", "/v1/chat/completions")
 
 
@@ -81,7 +87,7 @@ class Page(OpenAPIRenderPlugin):
 
 def addressed(document: dict[str, Any]) -> dict[str, Any]:
     """The document with what the framework's routes cannot say: the address of access lists, whose /acl stands after
-    a path, and the streams of answers.
+    a path, the streams of answers, and what a preview looks like.
     """
     paths: dict[str, dict[str, Any]] = {}
     for path, methods in document["paths"].items():
@@ -93,6 +99,9 @@ def addressed(document: dict[str, Any]) -> dict[str, Any]:
         done = operation["responses"]["200"]
         streamed = done | {"content": done["content"] | {"text/event-stream": {"schema": {"type": "string"}}}}
         paths[path]["post"] = operation | {"responses": operation["responses"] | {"200": streamed}}
+    if _PREVIEWED in paths:
+        content = paths[_PREVIEWED]["post"]["responses"]["200"]["content"]
+        content["application/json"] = content["application/json"] | {"examples": {"dry_run": PREVIEW}}
     return document | {"paths": paths}
 
 

@@ -1,11 +1,14 @@
 """How far a caller's limits are used, as headers (draft-ietf-httpapi-ratelimit-headers-10).
 
-    RateLimit-Policy: "user-requests_per_minute";q=60;w=60, "tenant-tokens_per_minute";q=100000;w=60;qu="tokens"
+    RateLimit-Policy: "user-requests_per_minute";q=60;w=61, "tenant-tokens_per_minute";q=100000;w=61;qu="tokens"
     RateLimit: "user-requests_per_minute";r=12;t=38, "tenant-tokens_per_minute";r=0;t=12
 
-Policies are limits over a time: those of one minute and of a month. What tenants share is in none. Of money callers are
-told steps alone: what a single answer cost, where a bill counts computed tokens, says what an engine had in its memory
-of others' prompts (docs/decisions/0016-waiting-at-limits.md).
+Policies are limits over a time: those of one minute and of a month. `t` is when some more becomes free (section 4.1.2),
+which `Retry-After` says too. `w` is the longest that a request counts: windows move by seconds, so that true ones of
+60 s never hold more, and whoever spreads `q` requests over `w` is never refused.
+
+What tenants share is in none. Of money callers are told steps alone: what a single answer cost, where a bill counts
+computed tokens, says what an engine had in its memory of others' prompts (docs/decisions/0016-waiting-at-limits.md).
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from admission.counters import Room
-from admission.limits import BOUNDS, WINDOW_S, Bound
+from admission.limits import BOUNDS, REACH_S, Bound
 from tenancy.errors import LimitExceeded
 
 _ALL: Final = {bound.name: bound for bound in BOUNDS}
@@ -66,6 +69,6 @@ def _headers(found: Iterable[tuple[str, str, int, int, float]]) -> list[tuple[st
 
 def _window(bound: Bound) -> int:
     if bound.span == "minute":
-        return WINDOW_S
+        return REACH_S
     now = datetime.now(UTC)
     return monthrange(now.year, now.month)[1] * _DAY_S

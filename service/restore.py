@@ -27,6 +27,7 @@ from sqlalchemy.engine import Connection
 from audit.log import read_head
 from audit.tables import AUDIT_FILE
 from cache.certificate.reports import forget_withdrawn
+from metering.tables import USAGE_FILE
 from service.backup import LEDGER, MANIFEST, VERSION, LedgerManifest, Manifest, contents, detached
 from service.control import Control
 from tenancy import archive, ledger, schema
@@ -129,6 +130,7 @@ def restore_tenant(control: Control, path: Path, wish: Wish) -> dict[str, Any]:
                     log_owner=manifest.tenant_id,
                     log_key=audit_key,
                     log=log,
+                    left=(USAGE_FILE,),
                 ),
                 folder,
             )

@@ -7,14 +7,12 @@ nearest known one, since a misspelt limit that is silently ignored is no limit.
 
 from __future__ import annotations
 
-import difflib
 import os
-import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -22,6 +20,7 @@ from admission.settings import AdmissionSettings
 from cache.policy import TemplatePolicy
 from indexing.embedders.port import EmbeddingSettings
 from metering.prices import PriceSettings
+from service.settings_reading import keys_of, overlay
 from service.signal_settings import AdminSettings, SignalSettings
 from tenancy.contract import HiddenText, KvSharing, Mixing, Retention, Tier
 from tenancy.errors import InvalidInput
@@ -29,12 +28,6 @@ from tenancy.postgres_url import PostgresSettings
 from tenancy.redis_settings import RedisSettings
 from tenancy.throttle import ThrottlePolicy
 from tenancy.tokens import Issuer
-
-PREFIX: Final = "STRONGROOM_"
-CONFIG_VARIABLE: Final = "STRONGROOM_CONFIG"
-MASTER_KEY_VARIABLE: Final = "STRONGROOM_MASTER_KEY"
-# Variables that Kubernetes sets in every container for a service of this name.
-_KUBERNETES: Final = re.compile(r"STRONGROOM_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\w+)?)")
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -274,19 +267,8 @@ def load_settings(path: Path | None = None, environment: Mapping[str, str] | Non
 
     Raises `InvalidInput` naming the file or variable, the key and, for an unknown one, the nearest known key.
     """
-    environment = os.environ if environment is None else environment
-    if path is None and environment.get(CONFIG_VARIABLE):
-        path = Path(environment[CONFIG_VARIABLE])
     values = tomllib.loads(default_text())
-    if path is not None:
-        found = _read(path)
-        _check_known(found, str(path))
-        _overlay(values, found)
-    for variable, keys, text in _variables(environment):
-        found = {}
-        _put(found, keys, _value(text, variable))
-        _check_known(found, variable)
-        _overlay(values, found)
+    overlay(values, path, os.environ if environment is None else environment, Settings)
     try:
         settings = msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
@@ -311,90 +293,4 @@ def default_text() -> str:
 
 def known_keys() -> list[str]:
     """Every key with its section, as "server.port"."""
-    return sorted(_keys(Settings, ""))
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidInput("the settings file cannot be read", item=str(path), remedy=str(error.strerror)) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidInput("the settings file is not TOML", item=str(path), remedy=str(error)) from None
-
-
-def _variables(environment: Mapping[str, str]) -> Iterator[tuple[str, list[str], str]]:
-    for variable, text in sorted(environment.items()):
-        known = variable in {CONFIG_VARIABLE, MASTER_KEY_VARIABLE}
-        if variable.startswith(PREFIX) and not known and not _KUBERNETES.fullmatch(variable):
-            yield variable, variable.removeprefix(PREFIX).lower().split("__"), text
-
-
-def _value(text: str, variable: str) -> Any:
-    """Lists and tables are TOML; anything else is text, converted to the key's type with the rest."""
-    if not text.lstrip().startswith(("[", "{")):
-        return text
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidInput("the value is not a TOML list or table", item=variable, remedy=str(error)) from None
-
-
-def _put(target: dict[str, Any], keys: list[str], value: Any) -> None:
-    for key in keys[:-1]:
-        target = target.setdefault(key, {})
-    target[keys[-1]] = value
-
-
-def _overlay(target: dict[str, Any], found: Mapping[str, Any]) -> None:
-    """Tables are merged, everything else is replaced."""
-    for key, value in found.items():
-        if isinstance(value, dict) and isinstance(target.get(key), dict):
-            _overlay(target[key], value)
-        else:
-            target[key] = value
-
-
-def _check_known(found: Mapping[str, Any], source: str) -> None:
-    known = _keys(Settings, "")
-    for key in _paths(found, Settings, ""):
-        if key not in known:
-            nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-            remedy = f"did you mean {nearest[0]}?" if nearest else "`strongroom doctor --settings` lists the keys"
-            raise InvalidInput(f"unknown setting {key}", item=source, remedy=remedy)
-
-
-def _paths(found: Mapping[str, Any], struct: type[Any], prefix: str) -> Iterator[str]:
-    hints = get_type_hints(struct)
-    for key, value in found.items():
-        inner = hints.get(key)
-        nested = _struct_of(inner)
-        if nested is not None and get_origin(inner) is None and isinstance(value, dict):
-            yield from _paths(value, nested, f"{prefix}{key}.")
-        elif nested is not None and isinstance(value, dict):
-            for item in value.values():
-                yield from _paths(item, nested, f"{prefix}{key}.") if isinstance(item, dict) else ()
-        elif nested is not None and isinstance(value, list):
-            for item in value:
-                yield from _paths(item, nested, f"{prefix}{key}.") if isinstance(item, dict) else ()
-        else:
-            yield prefix + key
-
-
-def _keys(struct: type[Any], prefix: str) -> set[str]:
-    known: set[str] = set()
-    for name, inner in get_type_hints(struct).items():
-        nested = _struct_of(inner)
-        if nested is None or get_origin(inner) is not None:
-            known.add(prefix + name)
-        if nested is not None:
-            known |= _keys(nested, f"{prefix}{name}.")
-    return known
-
-
-def _struct_of(inner: Any) -> type[Any] | None:
-    """The struct of a section, or of the items of a list of sections."""
-    for candidate in (inner, *get_args(inner)):
-        if isinstance(candidate, type) and issubclass(candidate, msgspec.Struct):
-            return candidate
-    return None
+    return sorted(keys_of(Settings))

@@ -11,8 +11,8 @@ import msgspec
 from audit.log import AuditLog
 from audit.record import Detail
 from audit.trail import Trail
-from metering.events import Correction, UsageEvent
-from metering.ledger import UsageLedger
+from metering.events import CORRECT, Correction, UsageEvent
+from metering.ledger import UsageLedger, charged_in
 from metering.reconcile import Tokens, generation, reconcile
 from metering.usage import COLUMNS, report
 from service.inspection import moment
@@ -61,7 +61,8 @@ def usage_report(log: AuditLog, tenant: str, by: tuple[str, ...], window: Window
 
 
 def correct(log: AuditLog, trail: Trail, event_id: str, microunits: int, why: str) -> UsageEvent:
-    """Put a correction of one event on record, which is what books it. Returns the event that it is about.
+    """Put a correction of one event on record, which is what books it, beside the request's own record in `trail`.
+    Returns the event that it is about.
 
     Raises `NotFound` for an event that there is not, and `InvalidInput` where nothing is changed, more is given back
     than was charged, more is charged than `MOST`, or a correction is to be corrected.
@@ -72,21 +73,23 @@ def correct(log: AuditLog, trail: Trail, event_id: str, microunits: int, why: st
     event = ledger.event(event_id)
     if event.corrects:
         raise InvalidInput("a correction is not corrected", item=event_id[:100], remedy="correct the event itself")
-    charged = ledger.charged(event_id)
-    if not microunits or charged + microunits < 0:
-        raise InvalidInput(
-            f"the event is charged with {charged} microunits", item="microunits", remedy="give back at most those"
-        )
-    # It is put on record before it is booked: a number that no ledger can book would stop the ledger for good.
-    if charged + microunits > MOST:
-        raise InvalidInput(f"an event costs {MOST} microunits at most", item="microunits", remedy="charge less")
     said = Correction(
         corrects=event_id,
         microunits=microunits,
         why=why,
         **{name: getattr(event, name) for name in _COPIED},
     )
-    trail.note(detail=msgspec.structs.asdict(said))
+    # Another correction of the same event, of any process, is checked once this one is on record.
+    with ledger.alone() as connection:
+        charged = charged_in(connection, event_id)
+        if not microunits or charged + microunits < 0:
+            raise InvalidInput(
+                f"the event is charged with {charged} microunits", item="microunits", remedy="give back at most those"
+            )
+        # It is put on record before it is booked: a number that no ledger can book would stop the ledger for good.
+        if charged + microunits > MOST:
+            raise InvalidInput(f"an event costs {MOST} microunits at most", item="microunits", remedy="charge less")
+        log.append(lambda: trail.aside(CORRECT, msgspec.structs.asdict(said)))
     return event
 
 

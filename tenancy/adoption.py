@@ -43,7 +43,8 @@ class Known:
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """A tenant to take in. `log` are databases of the audit log of `log_owner`, by the name of their file; the
-    tenant's own log begins anew where that is another id. `created` is in UTC epoch seconds.
+    tenant's own log begins anew where that is another id. `left` are files of that log which no backup holds: they are
+    made again here as lost ones. `created` is in UTC epoch seconds.
     """
 
     tenant_id: str
@@ -56,6 +57,7 @@ class Arrival:
     log_owner: str
     log_key: bytes = field(repr=False)
     log: Mapping[str, Database]
+    left: tuple[str, ...] = ()
 
 
 class Adoption:
@@ -169,6 +171,8 @@ class Adoption:
         write_generation(connection, arrival.tenant_id, DATA_FILE, generation)
         for file in arrival.log:
             write_generation(connection, arrival.log_owner, file, FIRST)
+        for file in arrival.left if arrival.log else ():
+            write_generation(connection, arrival.log_owner, file, FIRST + 1)
 
 
 def revive(tenant: Connection, origin: Mapping[str, Any], now: float) -> None:

@@ -41,7 +41,7 @@ class Principal:
 
     `groups` are names that a token asserted; `None` means that the tenant's directory decides, which is not the
     same as an empty set. An operator without a user has an empty `user_id` and reads no document. `work` is the class
-    of an API key; everybody else is interactive.
+    of an API key, or what a token says of itself; operators are interactive.
     """
 
     tenant_id: str
@@ -167,7 +167,7 @@ class Authenticator:
             roles=frozenset(Role(role) for role in claims.roles),
             credential_id=claims.token_id,
             method="jwt",
-            work="interactive",
+            work=claims.work,
             seal=_SEAL,
         )
 

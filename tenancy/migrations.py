@@ -20,7 +20,8 @@ def _add_columns(connection: Connection, *columns: Column[Any]) -> None:
     """`columns`, as today's tables have them, where the tables stand: on PostgreSQL in the schema of the connection."""
     for column in columns:
         definition = str(CreateColumn(column).compile(dialect=connection.dialect)).replace("%", "%%")
-        connection.execute(DDL(f"ALTER TABLE %(fullname)s ADD COLUMN {definition}").against(column.table))
+        added = DDL(f"ALTER TABLE %(fullname)s ADD COLUMN {definition}")  # type: ignore[no-untyped-call]
+        connection.execute(added.against(column.table))
 
 
 def _vectors_apart(connection: Connection) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NoReturn
+from typing import Annotated, Any, Final, Literal, NoReturn, get_args
 from urllib.parse import urlsplit
 
 import msgspec
@@ -27,6 +27,7 @@ from joserfc.util import urlsafe_b64decode
 
 from tenancy.errors import InvalidInput, Unauthenticated
 from tenancy.jwks import SUPPORTED, SYMMETRIC, KeySource, fits
+from tenancy.limits import WorkClass
 from tenancy.names import nfc_name
 
 MAX_TOKEN_BYTES: Final = 8192
@@ -35,6 +36,7 @@ TOKEN_TYPES: Final = frozenset({"jwt", "at+jwt"})
 RoleName = Literal["reader", "ingest", "auditor", "admin"]
 _Seconds = Annotated[int, msgspec.Meta(ge=0)]
 _FORM: Final = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+", re.ASCII)
+_CLASSES: Final[tuple[WorkClass, ...]] = get_args(WorkClass)
 _LAST_TIME: Final = 2**53
 _GENERIC: Final = "the token does not verify"
 _REMEDY: Final = "request a new token from the issuer"
@@ -46,7 +48,8 @@ class Issuer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `groups`: "token" takes the group names of `groups_claim` (absent is refused, since absent is not empty);
     "directory" ignores the claim and lets the tenant's directory decide. `role_claim` with `roles` (claim value to
     role) adds roles to reader. `user_prefix` stands before each user's name: a subject is unique in its issuer alone
-    (OpenID Connect Core 2). Raises `InvalidInput` for a configuration that cannot be safe.
+    (OpenID Connect Core 2). `class_claim` is where a token says "interactive" or "batch"; without it, or where it is
+    absent, its bearer is interactive. Raises `InvalidInput` for a configuration that cannot be safe.
     """
 
     iss: str
@@ -62,6 +65,7 @@ class Issuer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     groups_claim: str = "groups"
     role_claim: str | None = None
     roles: Mapping[str, RoleName] = {}
+    class_claim: str | None = None
     max_lifetime_s: Annotated[int, msgspec.Meta(ge=1, le=3600)] = 3600
     max_skew_s: Annotated[_Seconds, msgspec.Meta(le=60)] = 60
 
@@ -83,6 +87,8 @@ class Issuer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             self._refuse("iss, audience and claim names must not be empty")
         if not self.tenants:
             self._refuse("tenants must list the tenants that this issuer may speak for")
+        if self.class_claim == "":
+            self._refuse("class_claim must name a claim, or be left out")
         if bool(self.roles) != (self.role_claim is not None):
             self._refuse("role_claim and roles belong together")
 
@@ -98,6 +104,7 @@ class Claims:
     user: str
     groups: frozenset[str] | None
     roles: frozenset[RoleName]
+    work: WorkClass
     issuer: str
     token_id: str
 
@@ -152,6 +159,7 @@ class TokenVerifier:
             user=_user(payload, issuer),
             groups=_groups(payload, issuer),
             roles=_roles(payload, issuer),
+            work=_work(payload, issuer),
             issuer=issuer.iss,
             token_id=_token_id(payload, token),
         )
@@ -329,6 +337,14 @@ def _roles(payload: Mapping[str, Any], issuer: Issuer) -> frozenset[RoleName]:
             raise TokenRefused("role claim is not a list of strings", "the token's role claim is malformed")
         granted.update(issuer.roles[item] for item in values if item in issuer.roles)
     return frozenset(granted)
+
+
+def _work(payload: Mapping[str, Any], issuer: Issuer) -> WorkClass:
+    value = "interactive" if issuer.class_claim is None else payload.get(issuer.class_claim, "interactive")
+    found = next((work for work in _CLASSES if value == work), None)
+    if found is None:
+        raise TokenRefused("class claim is no class of work", "the token's class is neither interactive nor batch")
+    return found
 
 
 def _token_id(payload: Mapping[str, Any], token: str) -> str:

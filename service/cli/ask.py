@@ -35,6 +35,7 @@ def ask(
         str | None, Parameter(help='Only documents with such metadata, as JSON: {"field": "year", "ge": 2020}.')
     ] = None,
     feature: Annotated[str | None, Parameter(help="What asks, by a name of your own, for the usage report.")] = None,
+    root: Annotated[str | None, Parameter(help="A root of POST /v1/roots, of this user, to draw on.")] = None,
     cache: Annotated[
         Literal["default", "bypass", "refresh"] | None,
         Parameter(help="Use remembered answers, leave them, or replace them, as far as the template permits."),
@@ -43,6 +44,7 @@ def ask(
 ) -> None:
     """Ask as a user and read the answer with its citations."""
     import asyncio
+    from dataclasses import replace
 
     import msgspec
 
@@ -72,7 +74,8 @@ def ask(
         services = build(load_settings(common.config))
         try:
             principal = services.control.authenticator.operator(tenant, user)
-            return await whole_answer(services, principal, question_of(body, secrets.token_hex(16)))
+            asked = replace(question_of(body, secrets.token_hex(16)), signed_root=root)
+            return await whole_answer(services, principal, asked)
         finally:
             await services.aclose()
 

@@ -223,6 +223,34 @@ def test_a_small_one_passes_a_large_one_until_that_has_waited_long() -> None:
     at(ask)
 
 
+@pytest.mark.parametrize(("different", "most"), [(False, 3), (True, 18)])
+def test_many_that_wait_for_one_limit_cost_others_few_steps_of_the_counters(different: bool, most: int) -> None:
+    async def ask(rig: Rig) -> None:
+        budget, everybody = tenant(tokens_per_minute=1_000), draw(DEPLOYMENT, concurrent=1_000)
+        await rig.ask("first", everybody, budget, need=amounts(700))
+        for number in range(200):
+            need = amounts(900 - number if different else 800)
+            await rig.ask(f"agent {number}", everybody, budget, who=f"u{number}", need=need)
+        assert len(rig.room) == 200
+        before = rig.takes
+        for number in range(10):
+            name = f"other {number}"
+            await rig.ask(name, everybody, tenant("globex"), by="globex", who=str(number), need=amounts(9), wait_s=0)
+            assert name in rig.entered
+        assert (rig.takes - before) / 10 <= most
+        # A small one of the same tenant is passed over by none of them that does not fit.
+        await rig.ask("small", everybody, budget, who="small", need=amounts(300))
+        assert "small" in rig.entered
+        await rig.end("small")
+        await rig.end("first")
+        rig.now += 1
+        rig.clock.now += 62
+        await rig.ask("last", everybody, tenant("globex"), by="globex", need=amounts(9), wait_s=0)
+        assert [name for name in rig.entered if name.startswith("agent")] != []
+
+    at(ask)
+
+
 def test_where_waiting_cannot_help_nobody_waits() -> None:
     async def ask(rig: Rig) -> None:
         for draws, need, bound in (

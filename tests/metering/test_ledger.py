@@ -213,12 +213,14 @@ def test_groups_that_there_are_not_are_refused() -> None:
 @pytest.mark.parametrize("sign", ["=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20"])
 def test_a_csv_has_a_line_a_row_and_no_formula(ledger: UsageLedger, sign: str) -> None:
     event = UsageEvent(id="a", seq=0, at=1.0, month="2026-11", request="r", hop="embed", feature=f"{sign}1+1")
-    ledger.book([event, msgspec.structs.replace(event, id="b", feature=f"help {sign}")])
+    parts = msgspec.structs.replace(event, id="c", feature=f"z;{sign}1+1;z")
+    ledger.book([event, msgspec.structs.replace(event, id="b", feature=f"help {sign}"), parts])
     lines = sorted(csv_lines(report(ledger, "acme", ("feature",)), ("feature",)))
     assert lines[0].startswith(f"'{sign}1+1,1,0,0,0,")
     assert lines[1].startswith("feature,events,corrections,tokens_computed,")
     assert lines[2].startswith(f"help {sign},1,0,0,0,")
-    assert len(lines) == 3
+    assert lines[3].startswith(f"z;'{sign}1+1;z,1,0,0,0,")
+    assert len(lines) == 4
 
 
 def test_counters_of_an_engine_are_added_over_their_labels() -> None:

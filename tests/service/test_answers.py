@@ -173,14 +173,14 @@ def test_a_limit_says_whose_and_when(folder: Path) -> None:
         for _ in range(2):
             admitted = house.post("/v1/retrieve", key, {"query": QUESTION})
             assert admitted.status_code == 200
-        assert '"user-requests_per_minute";q=2;w=60' in admitted.headers["ratelimit-policy"]
+        assert '"user-requests_per_minute";q=2;w=61' in admitted.headers["ratelimit-policy"]
         assert '"user-requests_per_minute";r=0;t=' in admitted.headers["ratelimit"]
         response = house.post("/v1/retrieve", key, {"query": QUESTION})
         found = problem(response, 429, "limit-exceeded")
         assert (found["scope"], found["limit"], found["used"]) == ("user", 2, 2)
         assert (found["bound"], str(found["resets"])) == ("requests_per_minute", response.headers["retry-after"])
         assert 1 <= int(response.headers["retry-after"]) <= 61
-        assert response.headers["ratelimit-policy"] == '"user-requests_per_minute";q=2;w=60'
+        assert response.headers["ratelimit-policy"] == '"user-requests_per_minute";q=2;w=61'
         assert response.headers["ratelimit"] == f'"user-requests_per_minute";r=0;t={found["resets"]}'
         assert house.post("/v1/retrieve", house.key("acme", "bo"), {"query": QUESTION}).status_code == 200
         assert house.events("acme")[-3]["reason"] == "limit-exceeded"

@@ -4,14 +4,20 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from admission.roots import Terms, minted, signed
+from retrieval.roots import root_key
 from service.cli import app, run
 from service.cli.console import DEFAULT, print_json, show_table
+from service.control import open_control
+from service.settings import load_settings
 from tests.layout.scope_rule import ROOT
 
 Run = Callable[..., tuple[int, str, str]]
@@ -145,6 +151,23 @@ def test_what_a_user_may_read_follows_groups_and_lists(acme: Run) -> None:
     assert acme("acl", "set", "notice.md", "--tenant", "acme", "--allow", "everyone")[0] == 2
     assert acme("ask", "anything", "--tenant", "acme", "--user", "nobody")[0] == 1
     assert acme("ask", "", "--tenant", "acme", "--user", "ana")[0] == 2
+
+
+def test_a_question_at_the_console_draws_on_its_user_s_root(acme: Run) -> None:
+    with closing(open_control(load_settings())) as control:
+        ana = control.authenticator.operator("acme", "ana")
+        tenant = control.tenants.open(ana)
+        terms = {calls: Terms(calls=calls, until=time.time() + 600) for calls in (0, 1)}
+        none, one = (
+            signed(minted(given), root_key(tenant), ana.tenant_id, ana.user_id) for given in terms.values()
+        )  # fmt: skip
+    words = ("ask", "How long is the notice period?", "--tenant", "acme", "--user")
+    assert acme(*words, "ana", "--root", one)[0] == 0
+    code, _, err = acme(*words, "ana", "--root", none)
+    assert (code, "the root's limit of 0 requests" in err) == (1, True)
+    for wrong in ((*words, "bo", "--root", one), (*words, "ana", "--root", "sr_root.x.y")):
+        code, _, err = acme(*wrong)
+        assert (code, "this root id was not minted for this user" in err) == (1, True)
 
 
 def test_a_new_group_in_a_list_is_pointed_out(acme: Run) -> None:

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from service.problems import Problem
+from service.routes.preview import PreviewResponse
 from tenancy.contract import Contract, GenerationTerms
 from tenancy.identity import Role
 from tenancy.limits import Limits, TenantLimits
@@ -173,7 +176,22 @@ def test_the_openapi_document_tells_both_answers(house: House) -> None:
     assert set(names) == {"dry_run", "Strongroom-Root"}
     assert (names["dry_run"]["in"], names["Strongroom-Root"]["in"]) == ("query", "header")
     assert not names["Strongroom-Root"].get("required", False)
-    told = json.dumps(operation["responses"]["200"]["content"]["application/json"])
+    answered = operation["responses"]["200"]["content"]["application/json"]
+    seen = answered["examples"]["dry_run"]["value"]
+    assert msgspec.to_builtins(msgspec.convert(seen, PreviewResponse)) == seen
+    assert set(seen) == set(dry(house, house.key("acme", "ana")))
+    refusals = operation["responses"]["429"]["content"]["application/problem+json"]["examples"]
+    for example in refusals.values():
+        assert msgspec.to_builtins(msgspec.convert(example["value"], Problem)) == example["value"]
+    house.services.control.tenants.set_contract(
+        "acme", Contract(admission=TenantLimits(user=Limits(requests_per_minute=0)))
+    )
+    refused = house.post("/v1/answers", house.key("acme", "ana"), QUESTION).json()
+    assert set(refused) == set(refusals["minute"]["value"])
+    assert {name: refused[name] for name in ("type", "title", "code", "status")} == {
+        name: refusals["minute"]["value"][name] for name in ("type", "title", "code", "status")
+    }
+    told = json.dumps(answered)
     assert "PreviewResponse" in told
     assert "AnswerResponse" in told
     for path, method in (

@@ -4,12 +4,14 @@ nobody who was erased meanwhile comes back.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from sqlalchemy import select
 
+import service.retention
 from cache.certificate import evidence
 from cache.certificate.evidence import Judged, Place
 from cache.certificate.reports import asker_of
@@ -121,3 +123,25 @@ def test_the_evidence_in_an_older_backup_tells_of_nobody_who_was_erased_since(he
     assert here.data("user", "receipts", "--tenant", "acme")[0]["outcome"] == "erased"
     copy = here.data("restore", here.folder / "b", "--as", "copy")
     assert copy["withdrawn_again"]["user"] == 1
+
+
+@pytest.mark.slow
+def test_a_restore_elsewhere_says_how_many_pruned_records_its_usage_has_lost(
+    here: Node, nodes: Callable[[str], Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = here.folder / "desk.pem"
+    here.done("master", "recovery-key", desk)
+    here.done("backup", here.folder / "young", "--tenant", "acme", "--for", f"{desk}.pub")
+    here.cited("ana", NOTICE)
+    monkeypatch.setattr(service.retention, "cutoff", lambda _retention, now: now + 1.0)
+    (pruned,) = here.data("audit", "prune", "--tenant", "acme")
+    here.done("backup", here.folder / "old", "--tenant", "acme", "--for", f"{desk}.pub")
+    (row,) = here.data("usage", "reconcile", "--tenant", "acme")["tenants"]
+    assert (row["agrees"], row["missed_records"]) == (True, 0)
+
+    for backup, lost in (("young", 0), ("old", pruned["records"])):
+        there = nodes(backup)
+        there.data("restore", here.folder / backup, "--key", desk)
+        code, out, _ = there("usage", "reconcile", "--tenant", "acme", "--json")
+        (row,) = json.loads(out)["tenants"]
+        assert (code, row["agrees"], row["missed_records"]) == (int(lost > 0), lost == 0, lost)

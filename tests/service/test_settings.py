@@ -68,6 +68,15 @@ def test_an_unknown_key_in_a_file_is_an_error(tmp_path: Path) -> None:
         load_settings(file, {})
 
 
+@pytest.mark.parametrize("former", ['revision = "2026-01"', "[prices.hops.generate]\ncall = 1"])
+def test_prices_of_older_settings_are_told_where_they_stand_now(tmp_path: Path, former: str) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text(f"[prices]\n{former}\n")
+    with pytest.raises(InvalidInput, match=r"no setting any more.*prices\.folder and a plan in prices\.plan") as caught:
+        load_settings(file, {})
+    assert caught.value.item == str(file)
+
+
 @pytest.mark.parametrize(
     ("environment", "item"),
     [

@@ -5,16 +5,22 @@ from __future__ import annotations
 import csv
 import io
 import json
+import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import service.retention
+from metering.events import CORRECT
 from metering.ledger import UsageLedger
 from metering.reconcile import reconcile
+from metering.usage import events_of
 from service.cli import run
+from service.cli.console import audited
+from service.control import Control, open_control
 from service.log_care import LogCare
 from service.retention import prune_log
 from service.usage import MOST, Window, correct, usage_report
@@ -22,7 +28,7 @@ from tenancy.billing import UsageTerms
 from tenancy.contract import Contract
 from tenancy.errors import InvalidInput
 from tenancy.identity import Role
-from tests.service.house import House, problem
+from tests.service.house import MASTER, House, problem
 from tests.service.test_deletion import delete
 from tests.service.test_pruning import Commands, command
 
@@ -181,8 +187,6 @@ def test_a_correction_is_another_event_and_never_gives_back_more_than_was_charge
     number = next(n for n in range(9) if _there(ledger, f"{request}.{n}.generate"))
     about, charged = f"{request}.{number}.generate", hops["generate"]["microunits"]
 
-    from service.cli.console import audited
-
     def corrected(amount: int) -> None:
         audited(
             control, principal, "usage.correct", lambda trail: correct(ledger.log, trail, about, amount, "by agreement")
@@ -202,6 +206,36 @@ def test_a_correction_is_another_event_and_never_gives_back_more_than_was_charge
     with pytest.raises(InvalidInput):
         corrected(-1)
     assert reconcile(ledger).agrees
+
+
+def test_corrections_at_once_give_back_no_more_than_was_charged(house: House) -> None:
+    asked(house)
+    with closing(open_control(house.settings, MASTER)) as other:
+        ledger = ledger_of(house)
+        ledger.catch_up()
+        about = next(one for one in events_of(ledger) if one.hop == "generate")
+        controls = [house.services.control, other] * 3
+        refused: list[InvalidInput] = []
+        begin = threading.Barrier(len(controls))
+
+        def give_back(control: Control) -> None:
+            principal = control.authenticator.operator("acme")
+            log = control.logs.of(principal)
+            begin.wait()
+            try:
+                audited(
+                    control, principal, CORRECT, lambda trail: correct(log, trail, about.id, -about.microunits, "x")
+                )
+            except InvalidInput as error:
+                refused.append(error)
+
+        threads = [threading.Thread(target=give_back, args=(control,)) for control in controls]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert reconcile(ledger).agrees
+    assert (ledger.charged(about.id), len(refused)) == (0, len(controls) - 1)
 
 
 def test_a_server_books_what_its_logs_grew_by(house: House) -> None:
@@ -225,8 +259,6 @@ def test_what_is_pruned_was_booked_before(house: House, monkeypatch: pytest.Monk
     log = control.logs.of(principal)
     log.flush()
     monkeypatch.setattr(service.retention, "cutoff", lambda _retention, now: now + 1.0)
-
-    from service.cli.console import audited
 
     found = audited(
         control, principal, "audit.retention", lambda trail: prune_log(trail, log, "184-days", dry_run=False)

@@ -17,8 +17,10 @@ from joserfc import jws
 from joserfc.jwk import ECKey, Key, OctKey, OKPKey, RSAKey
 
 from tenancy.errors import InvalidInput, Unauthenticated, Unavailable
+from tenancy.identity import Authenticator
 from tenancy.jwks import REFRESH_S, parse_key_set
 from tenancy.tokens import MAX_TOKEN_BYTES, Claims, Issuer, TokenRefused, TokenVerifier
+from tests.support.people import Company
 
 NOW = 1_764_430_000.0
 ISS = "https://id.acme.example"
@@ -319,9 +321,29 @@ def test_claims_of_a_good_token(verifier: TokenVerifier) -> None:
         user="ana",
         groups=frozenset({"legal", "board"}),
         roles=frozenset({"reader", "auditor"}),
+        work="interactive",
         issuer=ISS,
         token_id="t-1",
     )
+
+
+def test_a_class_is_what_the_issuer_s_own_claim_says(issuers: list[Issuer]) -> None:
+    classed = msgspec.structs.replace(issuers[0], class_claim="class")
+    verifier = TokenVerifier([classed], clock=lambda: NOW)
+    for given, work in (({"class": "batch"}, "batch"), ({"class": "interactive"}, "interactive"), ({}, "interactive")):
+        assert verifier.verify(token(given)).work == work
+    for wrong in ("fast", "", None, True, ["batch"]):
+        with pytest.raises(TokenRefused):
+            verifier.verify(token({"class": wrong}))
+    # An issuer of which nobody said so chooses no class.
+    assert TokenVerifier([issuers[0]], clock=lambda: NOW).verify(token({"class": "batch"})).work == "interactive"
+
+
+def test_a_token_s_class_is_its_bearer_s(acme: Company, issuers: list[Issuer]) -> None:
+    classed = msgspec.structs.replace(issuers[0], class_claim="class")
+    authenticator = Authenticator(acme.tenants, tokens=TokenVerifier([classed], clock=lambda: NOW))
+    assert authenticator.authenticate(token({"class": "batch"}), "127.0.0.1").work == "batch"
+    assert authenticator.authenticate(token(), "127.0.0.1").work == "interactive"
 
 
 def test_names_are_normalised(verifier: TokenVerifier) -> None:
@@ -422,6 +444,7 @@ BASE: dict[str, Any] = {
         {"jwks_url": "https://"},
         {"groups": "both"},
         {"role_claim": "roles"},
+        {"class_claim": ""},
         {"roles": {"x": "admin"}},
         {"role_claim": "roles", "roles": {"x": "root"}},
         {"max_skew_s": 61},

@@ -376,7 +376,7 @@ class TenantHandle:
                 self._sweep_beside()
 
     def _sweep_beside(self) -> None:
-        for left in self.directory.glob(f"{_BESIDE}.*"):
+        for left in self.directory.glob(f"{_BESIDE}.*.sqlite*"):
             left.unlink(missing_ok=True)
 
     def erase_traces(self) -> bool:

@@ -36,10 +36,6 @@ _FAMILY = _STORED.where(
     (documents.c.name == bindparam("name"))
     | ((documents.c.name >= bindparam("first")) & (documents.c.name < bindparam("behind")))
 )
-_UNDER = _STORED.where(
-    (documents.c.origin == bindparam("root"))
-    | (func.substr(documents.c.origin, 1, bindparam("length", type_=Integer)) == bindparam("inside"))
-)
 _ALIKE = (
     select(documents.c.name, documents.c.origin)
     .where(documents.c.version == bindparam("version"))
@@ -163,11 +159,6 @@ def stored_family(view: ReadView, name: str) -> dict[str, Stored]:
     return {key: stored for key, stored in found.items() if key == name or stored.origin.file == name}
 
 
-def stored_under(view: ReadView, root: str) -> dict[str, Stored]:
-    """All documents that came from `root`, by name."""
-    return _stored(view, _UNDER, {"root": root, "inside": f"{root}\n", "length": len(root) + 1})
-
-
 def _stored(view: ReadView, query: Executable, parameters: Mapping[str, str | int]) -> dict[str, Stored]:
     return {
         row.name: Stored(
@@ -196,10 +187,10 @@ def holds_under(view: ReadView, roots: Collection[str]) -> bool:
     return any(view.execute(query.where(under(documents.c.origin, root))).first() is not None for root in roots)
 
 
-def count_under(view: ReadView, root: str) -> int:
-    """How many documents come from `root`."""
-    query = select(func.count()).select_from(documents).where(under(documents.c.origin, root))
-    return int(view.execute(query).scalar_one())
+def names_under(view: ReadView, root: str) -> list[tuple[str, str | None]]:
+    """The names of all documents that came from `root`, each with that of its file where it is a part of one."""
+    query = select(documents.c.name, documents.c.origin).where(under(documents.c.origin, root))
+    return [(row.name, Origin.parse(row.origin).file) for row in view.execute(query)]
 
 
 def alike(view: ReadView, version: str, limit: int) -> list[tuple[str, Origin]]:
@@ -247,14 +238,21 @@ def rename(
     view.bump_corpus(document_id)
 
 
-def is_cut_alike(view: ReadView, document_id: int, pieces: Sequence[Chunk]) -> bool:
-    """Whether the document's chunks are `pieces`."""
+def is_cut_alike(view: ReadView, document_id: int, pieces: Sequence[Chunk], terms: Sequence[bytes]) -> bool:
+    """Whether the document's chunks are `pieces`, with the same contexts, places and `terms`."""
+    columns = chunks.c
     rows = view.execute(
-        select(chunks.c.start, chunks.c.end, chunks.c.heading, chunks.c.text)
-        .where(chunks.c.document_id == document_id)
-        .order_by(chunks.c.ordinal)
-    )
-    return [tuple(row) for row in rows] == [(piece.start, piece.end, piece.heading, piece.text) for piece in pieces]
+        select(
+            columns.start, columns.end, columns.heading, columns.text, columns.key, columns.context, columns.place,
+            columns.hidden, columns.terms,
+        )
+        .where(columns.document_id == document_id)
+        .order_by(columns.ordinal)
+    )  # fmt: skip
+    return [tuple(row) for row in rows] == [
+        (piece.start, piece.end, piece.heading, piece.text, piece.key, piece.context, piece.place, piece.hidden, packed)
+        for piece, packed in zip(pieces, terms, strict=True)
+    ]
 
 
 def adopt(view: WriteView, document_id: int, origin: Origin) -> None:

@@ -18,17 +18,21 @@ from typing import BinaryIO, Final
 import numpy as np
 import numpy.typing as npt
 
-from indexing import documents
+from indexing import documents, items
+from indexing.agreed import chunking_of
 from indexing.catalogue import EMBEDDED
-from indexing.chunk import CHUNKER_REVISION, Chunk, Chunking, chunk
+from indexing.chunk import CHUNKER_REVISION, Chunk, Chunking, Ruler, chunk, embedded_text
+from indexing.chunk_rows import NotCarried, unchanged
 from indexing.documents import Content, Stored
 from indexing.embed import Embedder
 from indexing.filters import misfits
 from indexing.model import claim_model, claim_pipeline, current_since, require_model
-from indexing.origin import API, Origin
+from indexing.origin import Origin
 from indexing.outcome import METADATA_TYPE, Change, Outcome, Status, failed, written
-from indexing.parse import Parsed, ParseFailure, ParseResult, parse
+from indexing.parse import Parsed, ParseFailure, ParseLimits, ParseResult, parse
 from indexing.parse.model import MAX_TITLE, Scalar
+from indexing.prepared import Draft, Embedded, Move, Prepared, Relist, Removal, Wanted, Writable
+from indexing.prepared import Source as Source
 from indexing.stepwise import TakeTurn, encoded, in_turn
 from indexing.terms import TERMS_REVISION, pack, term_postings
 from tenancy.acl import AccessList, get_access_list, set_access_list
@@ -39,6 +43,10 @@ from tenancy.tenant import ReadView, TenantHandle, WriteView
 _MOVES: Final = 2
 """Changes of the tenant's model that one write follows."""
 
+_PIECE: Final = 2**20
+
+_ERASING: Final = frozenset({Change.UPDATED, Change.REMOVED})
+"""Changes that take text out of the database: it leaves the write-ahead log too."""
 
 Parse = Callable[[TenantHandle, str, bytes | BinaryIO, str | None], list[ParseResult]]
 """From a tenant, a file's name, its content and its media type, if known, to its documents: `ParsePool.parse`."""
@@ -58,7 +66,7 @@ class Pipeline:
     `embedder_of` says which model a tenant's collection has now; with it, ingestion goes on where the tenant moves to
     another model meanwhile. Without it, `embedder` is the only one. Where others need the machine too, `turn` waits for
     this work's turn, and is held while a document is parsed, and while each few chunks are embedded. `parse` is where
-    files are parsed.
+    files are parsed; longer ones than `max_bytes` are not even read.
     """
 
     embedder: Embedder
@@ -68,91 +76,12 @@ class Pipeline:
     embedder_of: Callable[[ReadView], Embedder] | None = None
     turn: TakeTurn | None = None
     parse: Parse = parse_here
+    max_bytes: int = ParseLimits().max_bytes
 
     @property
     def revision(self) -> str:
         """Equal where equal text gives equal chunks and terms."""
         return json.dumps([CHUNKER_REVISION, TERMS_REVISION, repr(self.chunking)])
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A document as it comes in.
-
-    `access` None keeps the list of a document that is there, and lets nobody read a new one. `media_type` None is
-    recognised from name and content; `title` None is taken from the content, or else the name; `metadata` comes over
-    what the content says. For a file of lines, each line's own title and metadata come first.
-    """
-
-    name: str
-    data: bytes
-    access: AccessList | None = None
-    media_type: str | None = None
-    title: str | None = None
-    metadata: Mapping[str, Scalar] = field(default_factory=dict)
-    origin: Origin = API
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """The sides of an access list that a source gives; None leaves what is stored at the moment of writing.
-
-    An old list is never carried over from the time of comparing: it could undo a revocation.
-    """
-
-    allow: frozenset[str] | None
-    deny: frozenset[str] | None
-
-    def over(self, stored: AccessList) -> AccessList:
-        return AccessList(
-            stored.allow if self.allow is None else self.allow, stored.deny if self.deny is None else self.deny
-        )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Draft:
-    """A document parsed and chunked, not yet embedded. `before` is what was stored when it was compared."""
-
-    name: str
-    version: str
-    title: str
-    parsed: Parsed
-    chunks: Sequence[Chunk]
-    terms: Sequence[bytes]
-    origin: Origin
-    wanted: Wanted
-    before: Stored | None
-
-
-@dataclass(frozen=True, slots=True)
-class Relist:
-    """The text is the same, the access list or the origin may not be."""
-
-    name: str
-    stored: Stored
-    origin: Origin
-    wanted: Wanted
-
-
-@dataclass(frozen=True, slots=True)
-class Removal:
-    """A document whose source is gone."""
-
-    name: str
-    stored: Stored
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Embedded:
-    """A draft with its vectors (chunks, dimension), and the tokens that the model read for them."""
-
-    draft: Draft
-    vectors: npt.NDArray[np.float32]
-    tokens: int
-
-
-Prepared = Draft | Relist | Removal | Outcome
-Writable = Embedded | Relist | Removal | Outcome
 
 
 def ingest(tenant: TenantHandle, pipeline: Pipeline, source: Source) -> list[Outcome]:
@@ -185,10 +114,13 @@ def prepare(tenant: TenantHandle, pipeline: Pipeline, source: Source) -> list[Pr
     if source.title is not None:
         source = replace(source, title=nfc_name(source.title, "title", limit=MAX_TITLE))
     source = replace(source, metadata=_named(source.metadata))
+    pipeline = _as_agreed(tenant, pipeline)
     version = _version(source.data)
     with tenant.reading() as view:
         if pipeline.embedder_of is None:
             require_model(view, pipeline.embedder.fingerprint)
+        else:
+            pipeline = replace(pipeline, embedder=pipeline.embedder_of(view))
         family = documents.stored_family(view, name)
         since = current_since(view, pipeline.revision)
     own = family.get(name)
@@ -200,7 +132,20 @@ def prepare(tenant: TenantHandle, pipeline: Pipeline, source: Source) -> list[Pr
     if all(outcome.error is None for outcome in outcomes):
         kept = {item.document if isinstance(item, Outcome) else item.name for item in prepared}
         prepared += [Removal(gone, stored) for gone, stored in family.items() if gone not in kept]
-    return prepared
+    return _carrying(tenant, prepared)
+
+
+def _carrying(tenant: TenantHandle, prepared: list[Prepared]) -> list[Prepared]:
+    """The drafts with what they need not embed: whoever writes the document meanwhile makes them failures."""
+    if not any(isinstance(item, Draft) and item.before is not None for item in prepared):
+        return prepared
+    with tenant.reading() as view:
+        return [
+            replace(item, carried=unchanged(view, item.before.id, item.chunks))
+            if isinstance(item, Draft) and item.before is not None
+            else item
+            for item in prepared
+        ]
 
 
 def relist(tenant: TenantHandle, name: str, access: AccessList) -> list[Relist]:
@@ -213,25 +158,25 @@ def relist(tenant: TenantHandle, name: str, access: AccessList) -> list[Relist]:
 
 
 def embed(pipeline: Pipeline, prepared: Sequence[Prepared]) -> list[Writable]:
-    """Embed the chunks of all drafts in one call, so that the model works on full batches.
-
-    Where that fails, each draft is tried alone, and only those that fail alone are failures.
+    """Embed the chunks of all drafts in one call, so that the model works on full batches; but those whose vectors are
+    carried over. Where that fails, each draft is tried alone, and only those that fail alone are failures.
     """
     drafts = [item for item in prepared if isinstance(item, Draft)]
     if not drafts:
         return [item for item in prepared if not isinstance(item, Draft)]
     try:
-        texts = [piece.text for draft in drafts for piece in draft.chunks]
+        texts = [embedded_text(piece.text, piece.context) for draft in drafts for piece in draft.fresh]
         vectors = encoded(pipeline.embedder, texts, pipeline.turn)
     except StrongroomError as error:
         if len(drafts) > 1:
             return [writable for item in prepared for writable in embed(pipeline, [item])]
         return [failed(item.name, error) if isinstance(item, Draft) else item for item in prepared]
-    ends = np.cumsum([len(draft.chunks) for draft in drafts])
+    ends = np.cumsum([len(draft.fresh) for draft in drafts])
     pieces = iter(np.split(vectors, ends[:-1]))
 
     def embedded(draft: Draft) -> Embedded:
-        tokens = sum(pipeline.embedder.token_count(piece.text) for piece in draft.chunks)
+        read = (embedded_text(piece.text, piece.context) for piece in draft.fresh)
+        tokens = sum(pipeline.embedder.token_count(text) for text in read)
         return Embedded(draft, next(pieces), tokens)
 
     return [embedded(item) if isinstance(item, Draft) else item for item in prepared]
@@ -243,8 +188,11 @@ def write(tenant: TenantHandle, pipeline: Pipeline, writables: Sequence[Writable
     Where the tenant moved to another model since the embedding, it is done again with that one.
     Raises `ModelMismatch`, `Unavailable`; then nothing of it is written.
     """
-    if all(isinstance(item, Outcome) for item in writables):
-        return [item for item in writables if isinstance(item, Outcome)]
+    outcomes = [item for item in writables if isinstance(item, Outcome)]
+    if len(outcomes) == len(writables):
+        items.record_alone(tenant, outcomes, pipeline.clock())
+        return outcomes
+    pipeline = _as_agreed(tenant, pipeline)
     for _ in range(_MOVES):
         try:
             return _write_all(tenant, pipeline, writables)
@@ -255,7 +203,16 @@ def write(tenant: TenantHandle, pipeline: Pipeline, writables: Sequence[Writable
             pipeline = moved
             drafts = [item.draft if isinstance(item, Embedded) else item for item in writables]
             writables = embed(pipeline, drafts)
+        except NotCarried:
+            writables = embed(
+                pipeline, [_whole(item.draft) if isinstance(item, Embedded) else item for item in writables]
+            )
     return _write_all(tenant, pipeline, writables)
+
+
+def _whole(draft: Draft) -> Draft:
+    """With nothing carried over."""
+    return replace(draft, carried={})
 
 
 def at_present(tenant: TenantHandle, pipeline: Pipeline) -> Pipeline:
@@ -266,6 +223,10 @@ def at_present(tenant: TenantHandle, pipeline: Pipeline) -> Pipeline:
         return replace(pipeline, embedder=pipeline.embedder_of(view))
 
 
+def _as_agreed(tenant: TenantHandle, pipeline: Pipeline) -> Pipeline:
+    return replace(pipeline, chunking=chunking_of(tenant.contract.chunking, pipeline.chunking))
+
+
 def _write_all(tenant: TenantHandle, pipeline: Pipeline, writables: Sequence[Writable]) -> list[Outcome]:
     with tenant.writing() as view:
         embedder, now = pipeline.embedder, pipeline.clock()
@@ -274,7 +235,8 @@ def _write_all(tenant: TenantHandle, pipeline: Pipeline, writables: Sequence[Wri
         model_id = claim_model(view, embedder.spec, embedder.fingerprint, engine, now).model.id
         claim_pipeline(view, pipeline.revision)
         outcomes = [_write(view, item, model_id, now) for item in writables]
-    if any(outcome.change is Change.REMOVED for outcome in outcomes):
+        items.record(view, outcomes, now)
+    if any(outcome.change in _ERASING for outcome in outcomes):
         tenant.erase_traces()
     return outcomes
 
@@ -304,7 +266,9 @@ def _prepare(
         wanted = _wanted(source, result)
         if before is not None and _is_current(before, version, source, since):
             return _relist(name, before, source.origin, wanted)
-        chunks = chunk(result.text, pipeline.chunking)
+        embedder = pipeline.embedder
+        ruler = Ruler(embedder.token_starts, embedder.fingerprint.window)
+        chunks = chunk(result.text, pipeline.chunking, blocks=result.blocks, places=result.places, ruler=ruler)
         terms = [pack(term_postings(piece.text)) for piece in chunks]
         title = source.title or result.title or PurePosixPath(file).name + result.suffix
         parsed = replace(result, metadata={**result.metadata, **source.metadata})
@@ -313,8 +277,15 @@ def _prepare(
         return failed(name, error)
 
 
-def _version(data: bytes) -> str:
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+def _version(data: bytes | BinaryIO) -> str:
+    if isinstance(data, bytes):
+        return f"sha256:{hashlib.sha256(data).hexdigest()}"
+    digest = hashlib.sha256()
+    data.seek(0)
+    while piece := data.read(_PIECE):
+        digest.update(piece)
+    data.seek(0)
+    return f"sha256:{digest.hexdigest()}"
 
 
 def _wanted(source: Source, parsed: Parsed | None = None) -> Wanted:
@@ -361,6 +332,8 @@ def _relist(name: str, stored: Stored, origin: Origin, wanted: Wanted) -> Relist
 def _write(view: WriteView, item: Writable, model_id: int, now: float) -> Outcome:
     if isinstance(item, Outcome):
         return item
+    if isinstance(item, Move):
+        return _write_move(view, item, now)
     name, before = (item.draft.name, item.draft.before) if isinstance(item, Embedded) else (item.name, item.stored)
     present = documents.find_stored(view, name)
     if (present and present.first_chunk) != (before and before.first_chunk):
@@ -384,25 +357,54 @@ def _write_access(view: WriteView, item: Relist, now: float) -> Outcome:
     return Outcome(item.name, Status.UNCHANGED, Change.ACL_UPDATED if changed else Change.NONE)
 
 
-def _write_content(view: WriteView, item: Embedded, present: Stored | None, model_id: int, now: float) -> Outcome:
-    draft, parsed = item.draft, item.draft.parsed
-    mistyped = misfits(parsed.metadata, view.tenant.contract.metadata)
-    warnings = (*parsed.warnings, *(f"{METADATA_TYPE}:{name}" for name in mistyped))
-    content = Content(
-        version=draft.version,
-        title=draft.title,
-        media_type=parsed.media_type,
-        metadata=parsed.metadata,
-        warnings=warnings,
-        chunks=draft.chunks,
-        terms=draft.terms,
-        vectors=item.vectors,
-        model_id=model_id,
+def _write_move(view: WriteView, item: Move, now: float) -> Outcome:
+    draft, stored = item.draft, item.stored
+    present = documents.find_stored(view, stored.name)
+    if present is None or present.first_chunk != stored.first_chunk or documents.find_stored(view, draft.name):
+        reason = "somebody else wrote the document meanwhile"
+        return failed(draft.name, Conflict(reason, item=draft.name, remedy="ingest it again"))
+    content = _content(view, draft, (), (), np.empty((0, 0), dtype=np.float32), 0)
+    access = draft.wanted.over(present.access)
+    documents.rename(view, present.id, draft.name, content, draft.origin, access, now)
+    return Outcome(
+        draft.name, Status.UNCHANGED, Change.MOVED, len(draft.chunks), content.warnings, moved_from=stored.name
     )
+
+
+def _write_content(view: WriteView, item: Embedded, present: Stored | None, model_id: int, now: float) -> Outcome:
+    draft = item.draft
+    content = _content(view, draft, draft.chunks, draft.terms, item.vectors, model_id)
+    content = replace(content, carried=draft.carried)
     if present is None:
         documents.add(view, draft.name, content, draft.origin, draft.wanted.over(AccessList()), now)
     else:
         access = draft.wanted.over(present.access)
         documents.replace(view, present.id, draft.name, content, draft.origin, access, now)
     change = Change.ADDED if present is None else Change.UPDATED
-    return Outcome(draft.name, written(warnings), change, len(draft.chunks), warnings, tokens=item.tokens)
+    status = written(content.warnings)
+    return Outcome(
+        draft.name, status, change, len(draft.chunks), content.warnings, tokens=item.tokens, embedded=len(item.vectors)
+    )
+
+
+def _content(
+    view: WriteView,
+    draft: Draft,
+    chunks: Sequence[Chunk],
+    terms: Sequence[bytes],
+    vectors: npt.NDArray[np.float32],
+    model_id: int,
+) -> Content:
+    """What is written of `draft`. Its warnings name the metadata that are not of the type that the contract says."""
+    mistyped = misfits(draft.parsed.metadata, view.tenant.contract.metadata)
+    return Content(
+        version=draft.version,
+        title=draft.title,
+        media_type=draft.parsed.media_type,
+        metadata=draft.parsed.metadata,
+        warnings=(*draft.parsed.warnings, *(f"{METADATA_TYPE}:{name}" for name in mistyped)),
+        chunks=chunks,
+        terms=terms,
+        vectors=vectors,
+        model_id=model_id,
+    )

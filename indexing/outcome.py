@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from indexing.origin import Origin
 from indexing.parse.failure import ParseFailure
 from indexing.parse.model import INCOMPLETE, UNCERTAIN_ENCODING
 from tenancy.errors import StrongroomError
@@ -52,7 +53,8 @@ class Outcome:
     """`document` is the name, `moved_from` the one that a moved document had; `chunks` and `warnings` are of what was
     written; `error` is set where the item is not in the collection as it is now.
 
-    `tokens` are those that the embedding model read.
+    `embedded` of the chunks were read by the embedding model, `tokens` in all; the others kept
+    their vectors; `origin` is set for a failure that goes on record.
     """
 
     document: str
@@ -63,6 +65,8 @@ class Outcome:
     error: StrongroomError | None = None
     moved_from: str | None = None
     tokens: int = field(default=0, compare=False)
+    embedded: int = field(default=0, compare=False)
+    origin: Origin | None = field(default=None, compare=False)
 
     @property
     def reason(self) -> str | None:

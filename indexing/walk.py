@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from indexing.file_names import readable
 from tenancy.errors import InvalidInput, StrongroomError
+
+UNCERTAIN_NAME: Final = "uncertain_name"
+"""The bytes of the file's name are no UTF-8; the document's name is what they probably say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,8 @@ class Root:
 class Found:
     """A file, or what is wrong with an entry. `name` is relative to the root, with slashes, in NFC.
 
-    `target` is where its content lies, and `lies` that place's name: the same, but for a link.
+    `target` is where its content lies, and `lies` that place's name: the same, but for a link. `certain` is false where
+    the name had to be guessed.
     """
 
     root: Root
@@ -36,6 +42,7 @@ class Found:
     target: Path
     lies: str
     error: StrongroomError | None = None
+    certain: bool = True
 
 
 def root_of(path: Path) -> Root:
@@ -68,11 +75,30 @@ def files(path: Path) -> Iterator[Found]:
         yield _entry(root, path.resolve())
 
 
+def changed(path: Path, where: Collection[Path]) -> Iterator[Found]:
+    """Of the files below the folder `path`, those at or below `where`, as `files` has them."""
+    root = root_of(path)
+    for place in sorted(where):
+        if not place.is_relative_to(root.path) or _is_hidden(place.relative_to(root.path)):
+            continue
+        if place.is_dir() and not place.is_symlink():
+            yield from _below(root, place)
+        elif os.path.lexists(place) and not _is_link_inside(root, place):
+            yield _entry(root, place)
+
+
+def spelt(root: Path, name: str) -> bool:
+    """Whether there is anything below `root` that has the document name `name`, as far as its spelling in NFC or NFD
+    tells."""
+    return any(os.path.lexists(root / unicodedata.normalize(form, name)) for form in ("NFC", "NFD"))
+
+
 def _below(root: Root, folder: Path) -> Iterator[Found]:
     try:
-        entries = sorted(os.scandir(folder), key=lambda entry: unicodedata.normalize("NFC", entry.name))
+        with os.scandir(folder) as scan:
+            entries = sorted(scan, key=lambda entry: unicodedata.normalize("NFC", entry.name))
     except OSError as error:
-        yield _wrong(root, folder, _name(root, folder), f"the folder cannot be read: {error.strerror}")
+        yield _wrong(root, folder, f"the folder cannot be read: {error.strerror}")
         return
     for entry in entries:
         if entry.name.startswith("."):
@@ -80,32 +106,41 @@ def _below(root: Root, folder: Path) -> Iterator[Found]:
         path = Path(entry.path)
         if entry.is_dir(follow_symlinks=False):
             yield from _below(root, path)
-        elif entry.is_symlink() and _is_dir(path) and path.resolve().is_relative_to(root.path):
-            continue
-        else:
+        elif entry.is_file(follow_symlinks=False):
+            name, certain = _name(root, path)
+            yield Found(root, path, name, path, name, certain=certain)
+        elif not (entry.is_symlink() and _is_link_inside(root, path)):
             yield _entry(root, path)
 
 
+def _is_link_inside(root: Root, path: Path) -> bool:
+    """Whether this is a link to a folder inside the root."""
+    return path.is_symlink() and _is_dir(path) and path.resolve().is_relative_to(root.path)
+
+
+def _is_hidden(relative: Path) -> bool:
+    return any(part.startswith(".") for part in relative.parts)
+
+
 def _entry(root: Root, path: Path) -> Found:
-    name = _name(root, path)
-    if not _is_unicode(str(path)):
-        return _wrong(root, path, name, "the name is not valid Unicode", "rename it, and the folders above it")
+    name, certain = _name(root, path)
     try:
         target = path.resolve()
     except (OSError, RuntimeError):
-        return _wrong(root, path, name, "the link leads to itself", "remove it")
+        return _wrong(root, path, "the link leads to itself", "remove it")
     if not target.is_relative_to(root.path):
-        return _wrong(root, path, name, "the link leads outside the folder", "copy the file into the folder")
+        return _wrong(root, path, "the link leads outside the folder", "copy the file into the folder")
     if not target.is_file():
-        return _wrong(root, path, name, "this is not a file", "remove it")
-    lies = _name(root, target)
-    if target != path and any(part.startswith(".") for part in lies.split("/")):
-        return _wrong(root, path, name, "the link leads to a hidden file", "copy the file out of the hidden folder")
-    return Found(root, path, name, target, lies)
+        return _wrong(root, path, "this is not a file", "remove it")
+    lies, _ = _name(root, target)
+    if target != path and _is_hidden(target.relative_to(root.path)):
+        return _wrong(root, path, "the link leads to a hidden file", "copy the file out of the hidden folder")
+    return Found(root, path, name, target, lies, certain=certain)
 
 
-def _wrong(root: Root, path: Path, name: str, reason: str, remedy: str | None = None) -> Found:
-    return Found(root, path, name, path, name, InvalidInput(reason, item=name, remedy=remedy))
+def _wrong(root: Root, path: Path, reason: str, remedy: str | None = None) -> Found:
+    name, certain = _name(root, path)
+    return Found(root, path, name, path, name, InvalidInput(reason, item=name, remedy=remedy), certain)
 
 
 def _is_dir(path: Path) -> bool:
@@ -115,15 +150,6 @@ def _is_dir(path: Path) -> bool:
         return False
 
 
-def _name(root: Root, path: Path) -> str:
-    relative = unicodedata.normalize("NFC", path.relative_to(root.path).as_posix())
-    # A file name that is no Unicode must not break the report of it.
-    return relative if _is_unicode(relative) else ascii(relative)
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+def _name(root: Root, path: Path) -> tuple[str, bool]:
+    parts = [readable(part) for part in path.relative_to(root.path).parts]
+    return "/".join(part for part, _ in parts) or ".", all(certain for _, certain in parts)

@@ -224,7 +224,7 @@ def _admitted(
     path, model = services.path, services.path.embedders.default.fingerprint.name
     return loading(
         path.admission, path.tariff, trail, principal_of(request), tenant,
-        model=model, size=len(source.data), request_id=request_id_of(request),
+        model=model, size=source.size, request_id=request_id_of(request),
     )  # fmt: skip
 
 

@@ -34,6 +34,7 @@ from indexing.batch import ingest_paths
 from indexing.chunk import chunk
 from indexing.outcome import Change
 from indexing.terms import pack, term_postings
+from indexing.walk import Found
 from retrieval.answer import answer
 from retrieval.question import Answer, AnswerEvent, Done, Question
 from service.settings import load_settings
@@ -243,8 +244,8 @@ class Check:
         for document, state in wanted.items():
             self.attack.ledger.settle(document, state)
 
-    def _decide(self, document: str) -> Decision:
-        state = self.attack.files.wanted[document]
+    def _decide(self, entry: Found) -> Decision:
+        state = self.attack.files.wanted[entry.lies]
         assert state is not None
         return Decision(AccessList.of(*ACCESS[state.colour]), by="test")
 

@@ -1,0 +1,259 @@
+"""One pass over files: what each of them gives, in order, which of them moved, and what is gone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from indexing import documents
+from indexing.acl_rules import Decision
+from indexing.ahead import in_order
+from indexing.documents import Stored
+from indexing.ingest import Pipeline, prepare, relist
+from indexing.opening import opened
+from indexing.origin import Origin
+from indexing.outcome import Outcome, failed
+from indexing.prepared import Draft, Move, Prepared, Removal, Source
+from indexing.walk import UNCERTAIN_NAME, Found, root_of, spelt
+from tenancy.errors import Conflict, InvalidInput
+from tenancy.tenant import ReadView, TenantHandle
+
+Decide = Callable[[Found], Decision | None]
+"""From a file to its access list; None keeps the list that is there, and lets nobody read a new document. Called in
+several threads."""
+
+_READS: Final = 3
+"""How often a file is read that changes meanwhile."""
+
+_AHEAD_FILES: Final = 64
+_AHEAD_BYTES: Final = 64 * 2**20
+"""What is read and parsed ahead of the embedding, which sets the pace."""
+
+_ALIKE: Final = 50
+"""Documents of equal content that are looked at for one that moved."""
+
+
+@dataclass(frozen=True, slots=True)
+class PruneLimit:
+    """How much one run may remove: at most `documents`, or where that is None, 20 or a fifth of a folder's documents,
+    whichever is more, and never all of them because the folder shows no file: it may not be mounted."""
+
+    documents: int | None = None
+
+    def refuses(self, gone: int, known: int, met: int) -> bool:
+        if self.documents is not None:
+            return gone > self.documents
+        return gone > max(20, known // 5) or (gone > 0 and met == 0)
+
+
+class Run:
+    """One call of `ingest_paths`, and what it has seen so far. `threads` files are read and parsed at a time; all else
+    is done by the one thread that takes the items."""
+
+    def __init__(
+        self,
+        tenant: TenantHandle,
+        pipeline: Pipeline,
+        decide: Decide,
+        paths: Sequence[Path],
+        exclude: Collection[Path],
+        threads: int,
+    ) -> None:
+        self._tenant = tenant
+        self._pipeline = pipeline
+        self._decide = decide
+        self._threads = threads
+        self._names: set[str] = set()
+        self._files: set[Path] = {path.resolve() for path in exclude}
+        roots = [root for path in paths if (root := root_of(path)).whole]
+        self._roots = {root.origin: root.path for root in roots}
+        self._present: dict[str, set[str]] = {root.origin: set() for root in roots}
+        self._moved: set[str] = set()
+        with tenant.reading() as view:
+            self._may_move = documents.holds_under(view, self._roots)
+
+    @property
+    def names(self) -> Collection[str]:
+        """The names of all items so far."""
+        return self._names
+
+    @property
+    def whole(self) -> Collection[str]:
+        """The origins of the folders of which everything was seen."""
+        return self._present.keys()
+
+    def items(self, entries: Iterator[Found]) -> Iterator[Prepared]:
+        """What each file gives, in their order; lazily, but for what is read ahead."""
+        read = in_order(
+            self._fresh(entries),
+            lambda entry: (entry, self._read(entry)),
+            _weight,
+            threads=self._threads,
+            most=_AHEAD_FILES,
+            heaviest=_AHEAD_BYTES,
+        )
+        for entry, found in read:
+            if isinstance(found, InvalidInput):
+                yield from self._claimed(entry, [failed(entry.name, found)])
+                yield from self._relisted(entry)
+            else:
+                yield from self._claimed(entry, found)
+
+    def gone(self, limit: PruneLimit, below: Collection[Path] | None = None) -> Iterator[Prepared]:
+        """Documents of the folders that were read as a whole whose file was not there; with `below`, only of files at
+        or below these places. A folder that loses more than `limit` is a failure, and loses nothing.
+        """
+        for origin, present in self._present.items():
+            root = self._roots[origin]
+            with self._tenant.reading() as view:
+                known = documents.names_under(view, origin)
+            gone = [
+                name
+                for name, file in known
+                if name not in self._names
+                and name not in self._moved
+                and (file or name) not in present
+                and (below is None or _lay_below(root, file or name, below))
+            ]
+            met = len(present) if below is None else len(known)
+            if limit.refuses(len(gone), len(known), met):
+                yield _too_many(str(root), origin, len(gone), len(known))
+                continue
+            for name in gone:
+                with self._tenant.reading() as view:
+                    stored = documents.find_stored(view, name)
+                if stored is not None:
+                    yield Removal(name, stored)
+
+    def _fresh(self, entries: Iterator[Found]) -> Iterator[Found]:
+        """Each file once, with a note that it is there."""
+        for entry in entries:
+            if entry.path in self._files:
+                continue
+            self._files.add(entry.path)
+            origin = entry.root.origin
+            if origin in self._present:
+                self._present[origin].add(entry.name)
+            if entry.error is not None and entry.path.is_dir():
+                # What is below it cannot be told from what is gone.
+                self._present.pop(origin, None)
+            yield entry
+
+    def _read(self, entry: Found) -> list[Prepared] | InvalidInput:
+        """Runs in several threads."""
+        if isinstance(entry.error, InvalidInput):
+            return entry.error
+        try:
+            return self._prepared(entry)
+        except InvalidInput as error:
+            return error
+
+    def _prepared(self, entry: Found) -> list[Prepared]:
+        decision = self._decide(entry)
+        for _ in range(_READS):
+            with opened(entry, self._pipeline.max_bytes) as file:
+                source = _source(entry, file.content, decision)
+                error = None
+                prepared: list[Prepared] = []
+                try:
+                    prepared = prepare(self._tenant, self._pipeline, source)
+                except InvalidInput as raised:
+                    error = raised
+                if file.stayed():
+                    if error is not None:
+                        raise error
+                    return prepared
+        raise InvalidInput("the file changes while it is read", item=entry.name, remedy="ingest it when it is complete")
+
+    def _relisted(self, entry: Found) -> list[Prepared]:
+        """The rules hold for a document that is there, also where its file cannot be read now."""
+        try:
+            decision = self._decide(entry)
+        except InvalidInput:
+            return []
+        if decision is None:
+            return []
+        return list(relist(self._tenant, entry.name, decision.access))
+
+    def _claimed(self, entry: Found, prepared: list[Prepared]) -> Iterator[Prepared]:
+        """One run writes each name once: two files of one name would replace each other for ever."""
+        for item in prepared:
+            name = item.document if isinstance(item, Outcome) else item.name
+            if name in self._names:
+                error = InvalidInput(
+                    "another file of this run has the same document name",
+                    item=name,
+                    remedy="rename one, or name the folder that holds both",
+                )
+                yield failed(name, error)
+                continue
+            self._names.add(name)
+            if isinstance(item, Outcome) and item.error is not None:
+                yield replace(item, origin=Origin(entry.root.origin, None if name == entry.name else entry.name))
+            elif isinstance(item, Draft):
+                yield self._moved_or_new(entry, item)
+            else:
+                yield item
+
+    def _moved_or_new(self, entry: Found, draft: Draft) -> Draft | Move:
+        if not entry.certain:
+            warnings = (*draft.parsed.warnings, UNCERTAIN_NAME)
+            draft = replace(draft, parsed=replace(draft.parsed, warnings=warnings))
+        if draft.before is not None or not self._may_move:
+            return draft
+        with self._tenant.reading() as view:
+            for name, origin in documents.alike(view, draft.version, _ALIKE):
+                if not self._lies_no_more(name, origin, draft):
+                    continue
+                stored = documents.find_stored(view, name)
+                if stored is not None and _is_as_stored(view, stored, draft):
+                    self._moved.add(name)
+                    return Move(draft, stored)
+        return draft
+
+    def _lies_no_more(self, name: str, origin: Origin, draft: Draft) -> bool:
+        """Whether the document `name` came from a folder of this run, and its file, or all of its file, is gone."""
+        root = self._roots.get(origin.root)
+        if root is None or origin.root not in self._present or name in self._names or name in self._moved:
+            return False
+        suffix = name.removeprefix(origin.file) if origin.file is not None else ""
+        own = draft.name.removeprefix(draft.origin.file) if draft.origin.file is not None else ""
+        file = origin.file or name
+        return suffix == own and file not in self._present[origin.root] and not spelt(root, file)
+
+
+def _weight(entry: Found) -> int:
+    try:
+        return os.stat(entry.target).st_size if entry.error is None else 0
+    except OSError:
+        return 0
+
+
+def _source(entry: Found, content: bytes | BinaryIO, decision: Decision | None) -> Source:
+    origin = Origin(entry.root.origin)
+    if decision is None:
+        return Source(entry.name, content, origin=origin)
+    return Source(entry.name, content, decision.access, title=decision.title, metadata=decision.metadata, origin=origin)
+
+
+def _is_as_stored(view: ReadView, stored: Stored, draft: Draft) -> bool:
+    """Whether nothing of `draft` has to be written but where it lies, and what it is called."""
+    same = stored.media_type == draft.parsed.media_type
+    return same and documents.is_cut_alike(view, stored.id, draft.chunks, draft.terms)
+
+
+def _lay_below(root: Path, file: str, places: Collection[Path]) -> bool:
+    path = root / file
+    return any(path == place or place in path.parents for place in places)
+
+
+def _too_many(folder: str, origin: str, gone: int, known: int) -> Outcome:
+    error = Conflict(
+        f"{gone} of its {known} documents have no file any more: nothing of it was removed",
+        item=folder,
+        remedy=f"see whether all of the folder is there; if it is, --prune-limit {gone} removes them",
+    )
+    return replace(failed(folder, error), origin=Origin(origin))

@@ -19,6 +19,7 @@ import msgspec
 from admission.settings import AdmissionSettings
 from cache.policy import TemplatePolicy
 from indexing.embedders.port import EmbeddingSettings
+from indexing.parse.settings import ParsingSettings
 from metering.prices import PriceSettings
 from service.settings_reading import keys_of, overlay
 from service.signal_settings import AdminSettings, SignalSettings
@@ -239,6 +240,7 @@ class Settings(Section, frozen=True):
     environment: Annotated[str, msgspec.Meta(pattern="^[a-z0-9]{1,16}$")]
     server: ServerSettings
     embedding: EmbeddingSettings
+    parsing: ParsingSettings
     retrieval: RetrievalSettings
     generation: GenerationSettings
     cache: CacheSettings

@@ -31,6 +31,8 @@ from indexing.embedding import Embedders
 from indexing.engines.registry import Engines
 from indexing.gpu import GpuSearch
 from indexing.ingest import Pipeline
+from indexing.parse.pool import ParsePool
+from indexing.parse.settings import ParsingSettings
 from retrieval.question import AnswerPath, PathSettings
 from service.alerts import Alerts
 from service.control import Control, open_control
@@ -62,6 +64,7 @@ class Services:
     workers: Workers
     lanes: Lanes
     loading: Loading
+    parsing: ParsePool
     pipeline: Pipeline
     engines: Engines
     path: AnswerPath
@@ -109,6 +112,7 @@ class Services:
 
     def close(self) -> None:
         self.loading.close()
+        self.parsing.close()
         self.workers.close()
         self.lanes.close()
         self.engines.close()
@@ -151,8 +155,9 @@ def _build(settings: Settings, control: Control) -> Services:
     note_tenants(path.routes, control.tenants.count()[0])
     signals = Signals(settings.signals.window_s, settings.signals.tenants)
     control.trail.observer = signals.ended
-    loading, pipeline = Loading(settings.workers.loading), ingestion(embedders, engines)
-    return Services(settings, control, workers, lanes, loading, pipeline, engines, path, signals, alerts)
+    loading, parsing = Loading(settings.workers.loading), parsers(settings.parsing)
+    pipeline = ingestion(embedders, engines, parsing)
+    return Services(settings, control, workers, lanes, loading, parsing, pipeline, engines, path, signals, alerts)
 
 
 def gate(settings: AdmissionSettings, alerts: Alerts, control: Control, workers: Workers) -> Gate:
@@ -224,9 +229,20 @@ def open_collections(settings: Settings, embedders: Embedders, engines: Engines)
     )
 
 
-def ingestion(embedders: Embedders, engines: Engines) -> Pipeline:
+def parsers(settings: ParsingSettings) -> ParsePool:
+    """The processes that parse files; `ParsePool.close` ends them."""
+    return ParsePool(settings.workers, settings.limits, settings.memory_bytes)
+
+
+def ingestion(embedders: Embedders, engines: Engines, parsing: ParsePool) -> Pipeline:
     """How documents come in: each tenant's with the model of its collection, a first collection as agreed with it."""
-    return Pipeline(embedders.default, engine_of=engines.agreed, embedder_of=embedders.of)
+    return Pipeline(
+        embedders.default,
+        engine_of=engines.agreed,
+        embedder_of=embedders.of,
+        parse=parsing.parse,
+        max_bytes=parsing.limits.max_bytes,
+    )
 
 
 def cache_policy(settings: Settings) -> CachePolicy:

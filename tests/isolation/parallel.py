@@ -325,7 +325,7 @@ def _with_embedder(services: Services, embedder: Embedder) -> Services:
         embedders=embedders,
         collections=open_collections(services.settings, embedders, services.engines),
     )
-    return replace(services, path=path, pipeline=ingestion(embedders, services.engines))
+    return replace(services, path=path, pipeline=ingestion(embedders, services.engines, services.parsing))
 
 
 def _strings(value: Any) -> Iterator[str]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from service.cli.console import DEFAULT, Common, Tenant, blocking, note, opened
+from service.cli.console import DEFAULT, Common, Tenant, audited, blocking, note, opened, show_pages
 from service.cli.ingest_report import Tally, reporting
 from service.problems import DONE, FAILED
 from tenancy.errors import InvalidInput
@@ -19,8 +21,9 @@ from tenancy.errors import InvalidInput
 if TYPE_CHECKING:
     from audit.trail import Trail
     from indexing.acl_rules import AccessRules, Decision
-    from indexing.batch import Decide
     from indexing.outcome import Outcome
+    from indexing.run import Decide
+    from indexing.walk import Found
     from metering.meter import Tariff
     from service.control import Control
     from tenancy.identity import Principal
@@ -41,13 +44,19 @@ def ingest(
     manifest: Annotated[Path | None, Parameter(help="Access lists by document (CSV or JSON Lines).")] = None,
     allow: Labels = (),
     deny: Labels = (),
+    posix: Annotated[
+        Path | None, Parameter(help="Map of accounts (TOML): files without a rule are given by owner, group and mode.")
+    ] = None,
+    folder_rules: Annotated[bool, Parameter(help="Heed .strongroom.toml files in the folders.")] = True,
+    dry_run: Annotated[bool, Parameter(negative=(), help="Show who would read what; nothing is written.")] = False,
     prune: Annotated[bool, Parameter(negative=(), help="Remove documents whose files are gone from PATH.")] = False,
     common: Common = DEFAULT,
 ) -> int:
     """Load files and folders. Equal content is skipped; changed content replaces the older version in one step.
 
-    Access lists come from `--acl` and `--manifest`, or from `--allow` and `--deny` for all documents alike. Without
-    any, known documents keep theirs and nobody reads a new one. Stop with Ctrl-C: the next run goes on.
+    A document's access list comes from its line of `--manifest`, else from the nearest `.strongroom.toml`, else from
+    `--acl` (or `--allow` and `--deny`, for all alike), else from `--posix`. Without any, known documents keep theirs
+    and nobody reads a new one. Stop with Ctrl-C: the next run goes on.
 
     Parameters
     ----------
@@ -56,18 +65,20 @@ def ingest(
     paths: Path
         Further ones.
     """
-    rules, decide = _access(acl, manifest, allow, deny)
-    not_documents = [file for file in (acl, manifest) if file is not None]
+    rules, decide = _access(acl, manifest, allow, deny, posix, folder_rules)
+    not_documents = [file for file in (acl, manifest, posix) if file is not None]
+    if dry_run:
+        return _preview(tenant, [path, *paths], decide, not_documents, common)
     tally, unread = Tally(), 0
     seen: list[str] = []
     undecided: set[str] = set()
 
-    def decided(name: str) -> Decision | None:
+    def decided(entry: Found) -> Decision | None:
         # The lines of a JSON Lines file are documents of their own; rules are about the file.
-        seen.append(name)
-        decision = decide(name)
+        seen.append(entry.lies)
+        decision = decide(entry)
         if decision is None or decision.by is None:
-            undecided.add(name)
+            undecided.add(entry.lies)
         return decision
 
     with opened(common) as control, reporting([path, *paths], common) as report:
@@ -85,7 +96,7 @@ def ingest(
         for where in rules.unused(seen):
             note(f"{where} fits no document")
     if unread:
-        note(f"nobody reads {unread} of the new documents: no --allow, rule or manifest names them")
+        note(f"nobody reads {unread} of the new documents: no --allow, rule, manifest or folder names them")
     tally.show(tenant, common)
     return FAILED if tally.failures else DONE
 
@@ -104,11 +115,13 @@ async def _load(
     from indexing.ingest import at_present
     from service.engines import build_engines
     from service.tariff import embedding, open_tariff
-    from service.wiring import ingestion, open_collections
+    from service.wiring import ingestion, open_collections, parsers
 
     principal, request_id = control.authenticator.operator(tenant), secrets.token_hex(16)
     embedders, engines = Embedders(control.settings.embedding), build_engines(control.settings.collections)
-    pipeline, collections = ingestion(embedders, engines), open_collections(control.settings, embedders, engines)
+    parsing = parsers(control.settings.parsing)
+    pipeline = ingestion(embedders, engines, parsing)
+    collections = open_collections(control.settings, embedders, engines)
     tariff = open_tariff(control.settings.prices)
     counts: Counter[str] = Counter()
     changed: deque[Outcome] = deque()
@@ -150,6 +163,7 @@ async def _load(
             finally:
                 # Ends the batch in flight, whose documents belong on record as well.
                 outcomes.close()
+                parsing.close()
                 engines.close()
                 use.used(tokens["read"])
                 _note(trail, changed)
@@ -197,18 +211,53 @@ def _note(trail: Trail, changed: Iterable[Outcome]) -> None:
 
 
 def _access(
-    acl: Path | None, manifest: Path | None, allow: Sequence[str], deny: Sequence[str]
+    acl: Path | None,
+    manifest: Path | None,
+    allow: Sequence[str],
+    deny: Sequence[str],
+    posix: Path | None,
+    folder_rules: bool,
 ) -> tuple[AccessRules | None, Decide]:
     """Where access lists come from, checked before anything is read."""
     from indexing.acl_rules import AccessRules, Decision
+    from indexing.deciding import Access
+    from indexing.posix_rules import PosixRules
     from tenancy.acl import AccessList
 
+    by_mode = PosixRules(posix) if posix is not None else None
     if acl is None and manifest is None:
-        decision = Decision(AccessList.of(allow, deny), "--allow") if allow or deny else None
-        return None, lambda _name: decision
+        for_all = Decision(AccessList.of(allow, deny), "--allow") if allow or deny else None
+        return None, Access(None, for_all, by_mode, folders=folder_rules).decide
     if allow or deny:
         raise InvalidInput(
             "access lists come from one place", item="--allow", remedy="leave out --allow and --deny, or the files"
         )
     rules = AccessRules(acl, manifest)
-    return rules, rules.decide
+    return rules, Access(rules, None, by_mode, folders=folder_rules).decide
+
+
+def _preview(tenant: str, paths: Sequence[Path], decide: Decide, not_documents: Sequence[Path], common: Common) -> int:
+    """Show who would read what. The exit code tells whether each file could be decided."""
+    from service.access_preview import Preview, preview
+
+    counts: Counter[str] = Counter()
+
+    def pages(found: Iterator[Preview]) -> Iterator[list[dict[str, object]]]:
+        while page := list(islice(found, _RECORDED)):
+            counts.update(one.change for one in page)
+            counts["nobody"] += sum(one.change != "failed" and not one.readers for one in page)
+            yield [asdict(one) for one in page]
+
+    with opened(common) as control:
+        principal = control.authenticator.operator(tenant)
+
+        def work(trail: Trail) -> None:
+            found = preview(control.tenants.open(principal), paths, decide, not_documents)
+            columns = ["change", "document", "readers", "who", "allow", "deny", "by", "unknown", "reason"]
+            show_pages(common, pages(found), columns)
+            trail.note(detail=dict(counts))
+
+        audited(control, principal, "ingest.preview", work)
+    if counts["nobody"]:
+        note(f"no user of the directory would read {counts['nobody']} of the files")
+    return FAILED if counts["failed"] else DONE

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from indexing.parse.package import DAMAGED, Element, Package, Relation, attribute, child, children, local
 
+_BULLETS: Final = frozenset({"buChar", "buAutoNum", "buBlip"})
+_TINY: Final = 200
+"""Hundredths of a point."""
 _BREAKS: Final = {"br": "\n", "tab": "\t"}
 _MAX_POINTS: Final = 2_000
 """Values of one series of a chart that are read."""
@@ -26,15 +29,34 @@ def paragraph(element: Element) -> str:
     return "".join(pieces).strip()
 
 
-def paragraphs(body: Element | None) -> Iterator[tuple[str, int]]:
-    """Text and list level of each paragraph of a text body; -1 where it is no list item by itself."""
+class Paragraph(NamedTuple):
+    """`level` is that of a list item, from 0 on; None where the paragraph does not say whether it is one."""
+
+    text: str
+    level: int | None
+    plain: bool
+    """It says that it is no list item."""
+    tiny: bool
+    """No run is larger than two points."""
+
+
+def paragraphs(body: Element | None) -> Iterator[Paragraph]:
+    """The paragraphs of a text body that hold text."""
     for item in children(body, "p"):
         text = paragraph(item)
         if text:
             properties = child(item, "pPr")
-            bullet = any(local(mark) in {"buChar", "buAutoNum", "buBlip"} for mark in properties or ())
-            level = properties.get("lvl") if properties is not None else None
-            yield text, int(level or 0) if bullet or level not in {None, "0"} else -1
+            marks = {local(mark) for mark in properties} if properties is not None else set()
+            level = (properties.get("lvl") if properties is not None else None) or "0"
+            number = int(level) if level.isdecimal() else 0
+            is_item = bool(marks & _BULLETS) or number > 0
+            yield Paragraph(text, number if is_item else None, "buNone" in marks, _is_tiny(item))
+
+
+def _is_tiny(element: Element) -> bool:
+    runs = children(element, "r")
+    sizes = [attribute(mark, "sz") or "" for run in runs for mark in children(run, "rPr")]
+    return bool(runs) and len(sizes) == len(runs) and all(s.isdecimal() and int(s) <= _TINY for s in sizes)
 
 
 def table(element: Element) -> list[list[str]]:
@@ -42,7 +64,7 @@ def table(element: Element) -> list[list[str]]:
     rows = []
     for row in children(element, "tr"):
         cells = [
-            " / ".join(" ".join(text.split()) for text, _ in paragraphs(child(cell, "txBody")))
+            " / ".join(" ".join(item.text.split()) for item in paragraphs(child(cell, "txBody")))
             for cell in children(row, "tc")
         ]
         if any(cells):

@@ -9,6 +9,8 @@ from indexing.parse.docx import MEDIA_TYPE as DOCX_TYPE
 from indexing.parse.docx import read_docx
 from indexing.parse.failure import ParseFailure
 from indexing.parse.model import ParseLimits, ParseResult, Source
+from indexing.parse.pptx import MEDIA_TYPE as PPTX_TYPE
+from indexing.parse.pptx import read_pptx
 from indexing.parse.xlsx import MEDIA_TYPE as XLSX_TYPE
 from indexing.parse.xlsx import read_xlsx
 
@@ -17,15 +19,17 @@ Reader = Callable[[Source, ParseLimits], list[ParseResult]]
 EXTENSIONS: Final[dict[str, Reader]] = {
     **dict.fromkeys(("docx", "docm", "dotx", "dotm"), read_docx),
     **dict.fromkeys(("xlsx", "xlsm", "xltx", "xltm"), read_xlsx),
+    **dict.fromkeys(("pptx", "pptm", "ppsx", "ppsm", "potx"), read_pptx),
 }
 MEDIA_TYPES: Final[dict[str, Reader]] = {
     DOCX_TYPE: read_docx,
     XLSX_TYPE: read_xlsx,
+    PPTX_TYPE: read_pptx,
 }
-NAMES: Final[dict[Reader, str]] = {read_docx: "a Word file", read_xlsx: "an Excel file"}
+NAMES: Final[dict[Reader, str]] = {read_docx: "a Word file", read_xlsx: "an Excel file", read_pptx: "a PowerPoint file"}
 """What a file is not whose name promises one of these and whose content is no such archive."""
 
-_PARTS: Final[dict[str, Reader]] = {"word/": read_docx, "xl/": read_xlsx}
+_PARTS: Final[dict[str, Reader]] = {"word/": read_docx, "xl/": read_xlsx, "ppt/": read_pptx}
 
 
 def by_parts(names: frozenset[str]) -> Reader | None:

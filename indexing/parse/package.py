@@ -70,6 +70,10 @@ class Package:
         except _UNZIP:
             raise _corrupt() from None
 
+    def size(self, name: str) -> int:
+        """Bytes that a part unpacks to. Raises KeyError."""
+        return self._archive.getinfo(self._known(name)).file_size
+
     def root(self, name: str) -> Element:
         """The XML of a part. Raises KeyError, and `DAMAGED` for what is no XML or declares a document type."""
         return parse_xml(self.read(name))
@@ -172,7 +176,9 @@ def core_title(package: Package) -> str | None:
                 title = child(package.root(relation.target), "title")
             except DAMAGED:
                 return None
-            return title.text if title is not None else None
+            # Programs write these where the author gave no title.
+            text = (title.text or "").strip() if title is not None else ""
+            return None if text.lower() in {"powerpoint presentation", "powerpoint-präsentation"} else text
     return None
 
 
@@ -181,7 +187,7 @@ def embedded(package: Package, source: Source) -> list[ParseResult]:
     results: list[ParseResult] = []
     nest = source.nest
     for number, name in enumerate(embedded_names(package), 1):
-        if nest is None or nest.is_full:
+        if nest is None:
             break
         base = name.rpartition("/")[2]
         suffix = f"#attachment-{number}/{base}"

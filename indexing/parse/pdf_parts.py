@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from pypdf import PdfReader
+from pypdf.errors import LimitReachedError
 
 from indexing.parse.failure import ParseFailure
 from indexing.parse.model import Kind, ParseResult, Source
@@ -77,9 +78,9 @@ def attachments(reader: PdfReader, source: Source, keep_within: Callable[[], Non
     known: set[int] = set()
     number = 0
     specifications = _specifications(reader)
-    while not source.nest.is_full:
+    while True:
+        keep_within()
         try:
-            keep_within()
             found = next(specifications, None)
             if found is None:
                 break
@@ -94,6 +95,10 @@ def attachments(reader: PdfReader, source: Source, keep_within: Callable[[], Non
         suffix = f"#attachment-{number}/{name}"
         try:
             data = bytes(stream.get_data())
+        except LimitReachedError:
+            failure = ParseFailure("too_large", "unpacks to more than it may", remedy="add it by itself")
+            results.extend(source.nest.refuse(suffix, failure))
+            continue
         except Exception:  # noqa: BLE001 (pypdf raises whatever a damaged file leads it into)
             failure = ParseFailure("corrupt", "is damaged in its PDF", remedy="attach it again, or add it by itself")
             results.extend(source.nest.refuse(suffix, failure))

@@ -7,6 +7,7 @@ that the tenant has, from the old rows to the new ones, within the transaction t
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -22,7 +23,7 @@ from tenancy.tenant import ReadView, WriteView
 _OF_DOCUMENT: Final = chunks.c.document_id == bindparam("document")
 # The text of rows that were written before there were keys tells their key.
 _KEYED: Final = (
-    select(chunks.c.id, chunks.c.key, chunks.c.context, case((chunks.c.key.is_(None), chunks.c.text)).label("text"))
+    select(chunks.c.id, chunks.c.key, case((chunks.c.key.is_(None), chunks.c.text)).label("text"))
     .where(_OF_DOCUMENT)
     .order_by(chunks.c.ordinal)
 )
@@ -45,15 +46,12 @@ class NotCarried(Exception):
 
 
 def unchanged(view: ReadView, document_id: int, pieces: Sequence[Chunk]) -> dict[int, int]:
-    """The ordinals of `pieces` that read as one of the document's stored chunks does, context included: with its id."""
-    stored: dict[tuple[str, str | None], int] = {}
+    """The ordinals of `pieces` that read as one of the document's stored chunks does, each with another one's id."""
+    stored: defaultdict[str, deque[int]] = defaultdict(deque)
     for row in view.execute(_KEYED, {"document": document_id}):
-        stored.setdefault((row.key or chunk_key(row.text), row.context), row.id)
-    return {
-        piece.ordinal: stored[piece.key, piece.context]
-        for piece in pieces
-        if piece.key is not None and (piece.key, piece.context) in stored
-    }
+        # The key without the number that tells equal texts apart.
+        stored[row.key.partition("-")[0] if row.key is not None else chunk_key(row.text)].append(row.id)
+    return {piece.ordinal: same.popleft() for piece in pieces if (same := stored[chunk_key(piece.text)])}
 
 
 def write_chunks(

@@ -20,9 +20,10 @@ import numpy.typing as npt
 
 from indexing import documents, items
 from indexing.agreed import chunking_of
+from indexing.carrying import carrying, carrying_nothing
 from indexing.catalogue import EMBEDDED
 from indexing.chunk import CHUNKER_REVISION, Chunk, Chunking, Ruler, chunk, embedded_text
-from indexing.chunk_rows import NotCarried, unchanged
+from indexing.chunk_rows import NotCarried
 from indexing.documents import Content, Stored
 from indexing.embed import Embedder
 from indexing.filters import misfits
@@ -132,29 +133,17 @@ def prepare(tenant: TenantHandle, pipeline: Pipeline, source: Source) -> list[Pr
     if all(outcome.error is None for outcome in outcomes):
         kept = {item.document if isinstance(item, Outcome) else item.name for item in prepared}
         prepared += [Removal(gone, stored) for gone, stored in family.items() if gone not in kept]
-    return _carrying(tenant, prepared)
+    return carrying(tenant, prepared)
 
 
-def _carrying(tenant: TenantHandle, prepared: list[Prepared]) -> list[Prepared]:
-    """The drafts with what they need not embed: whoever writes the document meanwhile makes them failures."""
-    if not any(isinstance(item, Draft) and item.before is not None for item in prepared):
-        return prepared
-    with tenant.reading() as view:
-        return [
-            replace(item, carried=unchanged(view, item.before.id, item.chunks))
-            if isinstance(item, Draft) and item.before is not None
-            else item
-            for item in prepared
-        ]
-
-
-def relist(tenant: TenantHandle, name: str, access: AccessList) -> list[Relist]:
+def relist(tenant: TenantHandle, failure: Outcome, access: AccessList) -> Relist | Outcome:
     """A new access list for a document whose new content cannot be read: what is forbidden now must not wait for it."""
+    name = unicodedata.normalize("NFC", failure.document)
     with tenant.reading() as view:
-        stored = documents.find_stored(view, unicodedata.normalize("NFC", name))
+        stored = documents.find_stored(view, name)
     if stored is None or stored.access == access:
-        return []
-    return [Relist(name, stored, stored.origin, Wanted(access.allow, access.deny))]
+        return failure
+    return Relist(name, stored, stored.origin, Wanted(access.allow, access.deny), failure)
 
 
 def embed(pipeline: Pipeline, prepared: Sequence[Prepared]) -> list[Writable]:
@@ -204,15 +193,8 @@ def write(tenant: TenantHandle, pipeline: Pipeline, writables: Sequence[Writable
             drafts = [item.draft if isinstance(item, Embedded) else item for item in writables]
             writables = embed(pipeline, drafts)
         except NotCarried:
-            writables = embed(
-                pipeline, [_whole(item.draft) if isinstance(item, Embedded) else item for item in writables]
-            )
+            writables = embed(pipeline, carrying_nothing(writables))
     return _write_all(tenant, pipeline, writables)
-
-
-def _whole(draft: Draft) -> Draft:
-    """With nothing carried over."""
-    return replace(draft, carried={})
 
 
 def at_present(tenant: TenantHandle, pipeline: Pipeline) -> Pipeline:
@@ -354,7 +336,8 @@ def _write_access(view: WriteView, item: Relist, now: float) -> Outcome:
         documents.adopt(view, item.stored.id, item.origin)
     access = item.wanted.over(get_access_list(view, item.stored.id))
     changed = set_access_list(view, item.stored.id, access, now)
-    return Outcome(item.name, Status.UNCHANGED, Change.ACL_UPDATED if changed else Change.NONE)
+    outcome = item.failure or Outcome(item.name, Status.UNCHANGED)
+    return replace(outcome, change=Change.ACL_UPDATED) if changed else outcome
 
 
 def _write_move(view: WriteView, item: Move, now: float) -> Outcome:

@@ -6,7 +6,7 @@ indexed with.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -122,26 +122,15 @@ def _news(view: ReadView, outcomes: Sequence[Outcome]) -> list[Outcome]:
         if outcome.change is not Change.REMOVED and (outcome.error is None or outcome.origin is not None)
     ]
     known = statuses(view, [outcome.document for outcome in told if _is_as_it_was(outcome)])
-    return [outcome for outcome in told if not (_is_as_it_was(outcome) and _stands(outcome, known))]
+    return [outcome for outcome in told if not (_is_as_it_was(outcome) and known.get(outcome.document) in WRITTEN)]
 
 
 def _is_as_it_was(outcome: Outcome) -> bool:
     return outcome.status is Status.UNCHANGED and outcome.change is not Change.MOVED
 
 
-def _stands(outcome: Outcome, known: Mapping[str, str]) -> bool:
-    """A new access list alone says nothing of the content: the file may be one that cannot be read now."""
-    status = known.get(outcome.document)
-    return status in WRITTEN or (status is not None and outcome.change is Change.ACL_UPDATED)
-
-
 def _replace(view: WriteView, outcomes: Sequence[Outcome], now: float) -> None:
-    """Of one name, the last outcome that is a failure counts, or else the last: a document whose file broke may have
-    got another access list in the same run."""
-    latest: dict[str, Outcome] = {}
-    for outcome in outcomes:
-        if outcome.error is not None or outcome.document not in latest:
-            latest[outcome.document] = outcome
+    latest = {outcome.document: outcome for outcome in outcomes}
     rows: list[dict[str, Any]] = []
     whole = [name for name, outcome in latest.items() if outcome.error is None]
     for piece in _pieces(whole):

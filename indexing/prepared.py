@@ -85,12 +85,13 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Relist:
-    """The text is the same, the access list or the origin may not be."""
+    """The text is the same, the access list or the origin may not be. `failure` is why a new text cannot be read."""
 
     name: str
     stored: Stored
     origin: Origin
     wanted: Wanted
+    failure: Outcome | None = None
 
 
 @dataclass(frozen=True, slots=True)

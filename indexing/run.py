@@ -96,11 +96,7 @@ class Run:
             heaviest=_AHEAD_BYTES,
         )
         for entry, found in read:
-            if isinstance(found, InvalidInput):
-                yield from self._claimed(entry, [failed(entry.name, found)])
-                yield from self._relisted(entry)
-            else:
-                yield from self._claimed(entry, found)
+            yield from self._claimed(entry, [failed(entry.name, found)] if isinstance(found, InvalidInput) else found)
 
     def gone(self, limit: PruneLimit, below: Collection[Path] | None = None) -> Iterator[Prepared]:
         """Documents of the folders that were read as a whole whose file was not there; with `below`, only of files at
@@ -168,15 +164,13 @@ class Run:
                     return prepared
         raise InvalidInput("the file changes while it is read", item=entry.name, remedy="ingest it when it is complete")
 
-    def _relisted(self, entry: Found) -> list[Prepared]:
+    def _relisted(self, entry: Found, failure: Outcome) -> Prepared:
         """The rules hold for a document that is there, also where its file cannot be read now."""
         try:
             decision = self._decide(entry)
         except InvalidInput:
-            return []
-        if decision is None:
-            return []
-        return list(relist(self._tenant, entry.name, decision.access))
+            return failure
+        return failure if decision is None else relist(self._tenant, failure, decision.access)
 
     def _claimed(self, entry: Found, prepared: list[Prepared]) -> Iterator[Prepared]:
         """One run writes each name once: two files of one name would replace each other for ever."""
@@ -192,7 +186,9 @@ class Run:
                 continue
             self._names.add(name)
             if isinstance(item, Outcome) and item.error is not None:
-                yield replace(item, origin=Origin(entry.root.origin, None if name == entry.name else entry.name))
+                file = None if name == entry.name else entry.name
+                failure = replace(item, origin=Origin(entry.root.origin, file))
+                yield failure if file is not None else self._relisted(entry, failure)
             elif isinstance(item, Draft):
                 yield self._moved_or_new(entry, item)
             else:

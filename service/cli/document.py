@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
@@ -12,6 +12,7 @@ from service.cli.console import DEFAULT, Common, Tenant, audited, iso, note, ope
 if TYPE_CHECKING:
     from audit.trail import Trail
     from indexing.documents import DocumentDetail, DocumentRecord
+    from indexing.items import Item
 
 app = App(name="document", help="List, show and delete a tenant's documents.")
 
@@ -22,28 +23,32 @@ Document = Annotated[str, Parameter(help="The document's name.")]
 def list_all(
     *,
     tenant: Tenant,
+    status: Annotated[str, Parameter(help="What ingestion left in this state: partial, encrypted, corrupt ...")] = "",
     after: Annotated[str, Parameter(help="Names behind this one.")] = "",
     limit: Annotated[int, Parameter(help="At most so many, 1 to 1000.")] = 100,
     common: Common = DEFAULT,
 ) -> None:
-    """Documents by name, also those that nobody may read."""
+    """Documents by name, also those that nobody may read; with --status, also files that gave no document."""
     from indexing.documents import list_documents
+    from indexing.items import list_items
 
     with opened(common) as control:
         principal = control.authenticator.operator(tenant)
 
-        def work(trail: Trail) -> list[DocumentRecord]:
-            found = list_documents(control.tenants.open(principal), after=after, limit=limit)
-            trail.note(detail={"documents": len(found)})
+        def work(trail: Trail) -> list[dict[str, Any]]:
+            handle = control.tenants.open(principal)
+            if status:
+                found = [_item(item) for item in list_items(handle, status, after=after, limit=limit)]
+            else:
+                found = [_record(one) for one in list_documents(handle, after=after, limit=limit)]
+            trail.note(detail={"documents": len(found), **({"status": status} if status else {})})
             return found
 
-        found = audited(control, principal, "document.list", work)
-    rows = [
-        {"name": one.name, "title": one.title, "type": one.media_type, "updated": iso(one.updated)} for one in found
-    ]
-    show_table(common, rows, ["name", "title", "type", "updated"])
-    if len(found) == limit:
-        note(f"perhaps more: --after {found[-1].name}")
+        rows = audited(control, principal, "document.list", work)
+    columns = ["name", "status", "reason", "remedy", "warnings"] if status else ["name", "title", "type", "updated"]
+    show_table(common, rows, columns)
+    if len(rows) == limit:
+        note(f"perhaps more: --after {rows[-1]['name']}")
 
 
 @app.command
@@ -93,3 +98,15 @@ def delete(document: Document, *, tenant: Tenant, common: Common = DEFAULT) -> N
             return gone
 
         show_record(common, {"deleted": audited(control, principal, "document.delete", work)})
+
+
+def _record(one: DocumentRecord) -> dict[str, Any]:
+    return {"name": one.name, "title": one.title, "type": one.media_type, "updated": iso(one.updated)}
+
+
+def _item(item: Item) -> dict[str, Any]:
+    """Of an item of ingestion, what there is to say."""
+    return {
+        "name": item.name, "status": item.status, "reason": item.reason, "remedy": item.remedy,
+        "warnings": list(item.warnings), "title": item.title, "type": item.media_type, "updated": iso(item.seen),
+    }  # fmt: skip

@@ -20,6 +20,7 @@ from audit.record import Resource
 from audit.trail import Trail
 from indexing.documents import change_access, delete_document, list_documents, show_document
 from indexing.ingest import Source, at_present, put_document
+from indexing.items import Item, list_items
 from indexing.outcome import Outcome
 from service.auth import QUERY, principal_of, request_id_of
 from service.bodies import AccessBody, DocumentBody
@@ -53,13 +54,18 @@ _EXAMPLES = [
 
 
 class DocumentSummary(msgspec.Struct, frozen=True):
-    """`updated` is UTC epoch seconds."""
+    """`updated` is UTC epoch seconds. In a list by status, `reason` and `remedy` say why the file gave no document, or
+    not its present version; `version`, `title` and `media_type` are null where there is no document."""
 
     id: str
-    version: str
-    title: str
-    media_type: str
+    version: str | None
+    title: str | None
+    media_type: str | None
     updated: float
+    status: str | None = None
+    reason: str | None = None
+    remedy: str | None = None
+    warnings: list[str] = []
 
 
 class DocumentList(msgspec.Struct, frozen=True):
@@ -118,21 +124,30 @@ def router(services: Services) -> Router:
 def _reading(services: Services) -> list[HTTPRouteHandler]:
     control, run = services.control, services.workers.run
 
-    @get("/", opt={QUERY: frozenset({"after", "limit"})}, summary="List documents", responses=PROBLEMS)
+    @get("/", opt={QUERY: frozenset({"after", "limit", "status"})}, summary="List documents", responses=PROBLEMS)
     async def list_all(
-        request: Request[Any, Any, Any], after: FromQuery[str] = "", limit: FromQuery[int] = 100
+        request: Request[Any, Any, Any],
+        after: FromQuery[str] = "",
+        limit: FromQuery[int] = 100,
+        status: FromQuery[str] = "",
     ) -> DocumentList:
-        """All documents of the tenant by name, also those that the caller may not read; `limit` is 1 to 1000."""
+        """All documents of the tenant by name, also those that the caller may not read; `limit` is 1 to 1000. With
+        `status`, what ingestion left in that state, also files that gave no document: partial, encrypted, corrupt ...
+        """
         principal = principal_of(request)
         async with operation(control, request, "document.list", Role.INGEST) as trail:
             tenant = await run(control.tenants.open, principal)
-            found = await run(list_documents, tenant, after=after, limit=limit)
-            trail.note(detail={"documents": len(found)})
+            if status:
+                items = await run(list_items, tenant, status, after=after, limit=limit)
+                listed = [_item(item) for item in items]
+            else:
+                found = await run(list_documents, tenant, after=after, limit=limit)
+                listed = [
+                    DocumentSummary(one.name, one.version, one.title, one.media_type, one.updated) for one in found
+                ]
+            trail.note(detail={"documents": len(listed), **({"status": status} if status else {})})
             await trail.intent()
-        return DocumentList(
-            [DocumentSummary(one.name, one.version, one.title, one.media_type, one.updated) for one in found],
-            found[-1].name if len(found) == limit else None,
-        )
+        return DocumentList(listed, listed[-1].id if len(listed) == limit else None)
 
     @get("/{id:path}", summary="Show a document", responses=PROBLEMS)
     async def show(request: Request[Any, Any, Any]) -> DocumentResponse:
@@ -267,6 +282,13 @@ def _source(document: str, data: DocumentBody) -> Source:
 
 def _lists(access: AccessList) -> dict[str, str]:
     return {"allow": label_summary(access.allow), "deny": label_summary(access.deny)}
+
+
+def _item(item: Item) -> DocumentSummary:
+    return DocumentSummary(
+        item.name, item.version, item.title, item.media_type, item.seen,
+        item.status, item.reason, item.remedy, list(item.warnings),
+    )  # fmt: skip
 
 
 def _detail(outcomes: Sequence[Outcome]) -> dict[str, str]:

@@ -170,8 +170,13 @@ def test_new_rules_hold_for_a_document_whose_file_cannot_be_read_now(
     run(acme, folder)
     (folder / "a.txt").write_bytes(broken)
     nobody = Decision(AccessList.of(["user:ana"]), by="test")
-    found = run(acme, folder, decide=lambda entry: nobody if entry.lies == "a.txt" else everybody(entry))
-    assert found[:2] == [("a.txt", status), ("a.txt", "acl_updated")]
+
+    def decide(entry: Found) -> Decision:
+        return nobody if entry.lies == "a.txt" else everybody(entry)
+
+    first = next(ingest_paths(acme.handle, PIPELINE, [folder], decide, lambda: None))
+    assert (first.document, first.status.value, first.change.value) == ("a.txt", status, "acl_updated")
+    assert first.reason
     assert documents.show_document(acme.handle, "a.txt").access == nobody.access
     assert run(acme, folder, decide=lambda _: None)[:2] == [("a.txt", status), ("b.txt", "unchanged")]
 

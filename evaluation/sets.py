@@ -51,9 +51,10 @@ class BadLine:
 
 @dataclass(frozen=True, slots=True)
 class QuestionSet:
-    """The cases of a set, no question of one asker twice, and the lines that are none."""
+    """The cases of a set, no question of one asker twice, with the lines they stand on, and the lines that are none."""
 
     cases: tuple[Case, ...]
+    lines: tuple[int, ...]
     bad: tuple[BadLine, ...] = ()
 
 
@@ -75,6 +76,7 @@ def read_set(path: Path) -> QuestionSet:
 def parse_lines(lines: Iterable[bytes]) -> QuestionSet:
     """The cases of `lines`; blank lines are left out. Raises `InvalidInput` where there are too many."""
     cases: list[Case] = []
+    places: list[int] = []
     bad: list[BadLine] = []
     seen: set[tuple[str, str | None]] = set()
     decoder = msgspec.json.Decoder(Case)
@@ -95,9 +97,10 @@ def parse_lines(lines: Iterable[bytes]) -> QuestionSet:
             bad.append(BadLine(number, reason))
             continue
         cases.append(case)
+        places.append(number)
         if len(cases) > MOST_CASES:
             raise InvalidInput(f"a set has at most {MOST_CASES:,} questions", item=f"line {number}", remedy="split it")
-    return QuestionSet(tuple(cases), tuple(bad))
+    return QuestionSet(tuple(cases), tuple(places), tuple(bad))
 
 
 def question_key(tenant: TenantHandle, case: Case) -> bytes:

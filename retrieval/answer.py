@@ -2,7 +2,8 @@
 
     credential -> principal (the edge) -> trail -> tenant -> lease -> blocked topics -> domain
         -> cache, exact -> vector -> cache, semantic -> passages -> context -> generator -> citations
-        -> checked again -> compared, if drawn -> cache, store -> settled and audited as the blocks are left
+        -> checked again -> compared, if drawn -> added to the day's sums -> cache, store
+        -> settled and audited as the blocks are left
 
 All branching is here; the steps (`retrieval.steps`, `retrieval.cached`) do not call each other. No byte of an answer
 leaves before its intent is durable, and none of a stored one before it was checked again after that.
@@ -17,7 +18,7 @@ from dataclasses import replace
 from cache.flight import Role as Flight
 from cache.flight import Turn
 from cache.lookup import Mode, Reach
-from retrieval import cached, paying, shadow, steps
+from retrieval import cached, drift, paying, shadow, steps
 from retrieval.outgoing import verdicts_on_record
 from retrieval.question import Answer, AnswerEvent, AnswerPath, Delta, Done, Question, Retrieved
 from tenancy.identity import Principal, Role
@@ -84,6 +85,8 @@ async def answer(path: AnswerPath, principal: Principal, question: Question) -> 
                                 else:
                                     yield event
                     await comparison.compare(finished)
+                noted = drift.noted(vector, passages, gathered, finished)
+                await drift.note(path, tenant, question.feature, noted)
                 stored = await cached.store(asking, asked, finished, passages, gathered.context, vector)
                 if stored:
                     turn.stored()
@@ -111,4 +114,4 @@ async def retrieve(path: AnswerPath, principal: Principal, question: Question) -
             passages, vector = await steps.passages(asking, await steps.embed(asking), plan.top_k)
             seq = await trail.intent()
             await lease.settle(vector.embedder.token_count(plan.query), 0, meter.microunits)
-            return Retrieved(passages.items, seq, question.request_id)
+            return Retrieved(asking.plan.query, passages.items, seq, question.request_id)

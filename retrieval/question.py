@@ -26,6 +26,7 @@ from indexing.embedding import Embedders
 from metering.meter import Tariff
 from retrieval.abstain import THRESHOLD
 from retrieval.citations import Citation
+from retrieval.drift import Drift
 from retrieval.passage import Passage
 from retrieval.search import Collections, SearchMode
 from tenancy.contract import HiddenText, KvSharing, Mixing
@@ -123,8 +124,9 @@ AnswerEvent = Delta | Done
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """Passages, best first. `audit_seq` is the intent in the tenant's log."""
+    """Passages, best first, of the question as it was understood. `audit_seq` is the intent in the tenant's log."""
 
+    asked: str
     passages: tuple[Passage, ...]
     audit_seq: int
     request_id: str
@@ -185,6 +187,7 @@ class AnswerPath:
     tariff: Tariff = field(default_factory=Tariff)
     flights: Flights = field(default_factory=Flights)
     tally: Tally = field(default_factory=Tally)
+    drift: Drift = field(default_factory=Drift)
     desks: Desks = field(default_factory=lambda: Desks(Turns(8)))
 
     def turn(

@@ -77,6 +77,7 @@ class Services:
         for tenant_id in gone:
             self.path.collections.close(tenant_id)
             self.path.cache.close(tenant_id)
+            self.path.drift.forget(tenant_id)
         return gone
 
     def in_turn(self, principal: Principal, tenant: TenantHandle) -> Pipeline:
@@ -153,7 +154,7 @@ def _build(settings: Settings, control: Control) -> Services:
         tariff=open_tariff(settings.prices),
     )
     note_tenants(path.routes, control.tenants.count()[0])
-    signals = Signals(settings.signals.window_s, settings.signals.tenants)
+    signals = Signals(settings.signals.window_s, settings.signals.tenants, drift=path.drift)
     control.trail.observer = signals.ended
     loading, parsing = Loading(settings.workers.loading), parsers(settings.parsing)
     pipeline = ingestion(embedders, engines, parsing)

@@ -12,6 +12,7 @@ import structlog
 from admission.shares import Share
 from audit.ended import Ended
 from generation.occupancy import EngineUse
+from retrieval.drift import UNCOUNTED, Drift
 from service.metrics.families import Families
 from service.metrics.patterns import Retries
 from service.metrics.seen import ANSWER, Seen, fate_of, seen
@@ -46,7 +47,9 @@ class Signals:
         window_s: float = 300.0,
         most_tenants: int = 20,
         clock: Callable[[], float] = time.time,
+        drift: Drift | None = None,
     ) -> None:
+        self._drift = drift
         self.families = Families(most_tenants)
         self.windows = Windows(window_s)
         self._retries = Retries()
@@ -64,11 +67,22 @@ class Signals:
         now, one = self._clock(), seen(ended)
         self.families.ended(ended, one, fate_of(ended))
         if one is not None:
-            self.windows.add(one, now, retry=self._is_retry(ended, one, now))
+            retry = self._is_retry(ended, one, now)
+            self.windows.add(one, now, retry=retry)
+            self._keep(ended, one, retry=retry)
         if ended.action == ATTEST and ended.detail.get("verdict") == "FAIL":
             self.families.violated(str(ended.detail.get("layers", "")).count(": FAIL") or 1)
         if self.traces is not None:
             self.traces.ended(ended)
+
+    def _keep(self, ended: Ended, one: Seen, *, retry: bool) -> None:
+        """Add what people did to the sums of the day, which outlive this process."""
+        if self._drift is None or ended.detail.get("feature") in UNCOUNTED:
+            return
+        if one.is_answer:
+            self._drift.tell(one.tenant_id, asked=1, retries=int(retry), abandoned=int(one.fate == "abandoned"))
+        elif one.verdict is not None:
+            self._drift.tell(one.tenant_id, told=1, edited=int(one.verdict == "edited"))
 
     def _is_retry(self, ended: Ended, one: Seen, now: float) -> bool:
         if ended.action != ANSWER or ended.asked is None:

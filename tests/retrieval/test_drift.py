@@ -1,0 +1,115 @@
+"""What is kept of the kind of a tenant's questions: sums of twenty at least, in its own database, and no text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlalchemy import select
+
+from retrieval.drift import LEAST, Drift, Noted, write
+from tenancy.control import Tenants
+from tenancy.identity import Principal
+from tenancy.quality_schema import question_days
+from tests.support.path import Path, open_path
+from tests.support.people import NOW, Company
+
+
+@pytest.fixture
+def path(tenants: Tenants, acme: Company) -> Iterator[Path]:
+    with open_path(tenants) as found:
+        found.put(acme.handle, "notice.md", "The notice period is three months.", "tenant")
+        yield found
+
+
+@pytest.fixture
+def ana(acme: Company) -> Principal:
+    return acme.principal("ana")
+
+
+def rows(company: Company) -> list[Any]:
+    with company.handle.reading() as view:
+        return list(view.execute(select(question_days)).all())
+
+
+def noted(vector: list[float], *, found: bool = True) -> Noted:
+    return Noted("m", np.array(vector, dtype=np.float32), 0.5, 0.8, found)
+
+
+def test_fewer_than_twenty_questions_leave_no_row_and_the_twentieth_does(
+    path: Path, acme: Company, ana: Principal
+) -> None:
+    for number in range(LEAST - 1):
+        path.ask(ana, f"How long is notice period {number}?", cache="bypass")
+    assert rows(acme) == []
+    path.ask(ana, "Who painted the chapel?", cache="bypass")
+    (row,) = rows(acme)
+    assert (row.sums["questions"], row.sums["declined"]) == (LEAST, 1)
+    assert len(row.total) == 4 * 256
+
+
+def test_no_two_states_of_a_row_differ_by_fewer(path: Path, acme: Company, ana: Principal) -> None:
+    seen = set()
+    for number in range(2 * LEAST + 3):
+        path.ask(ana, f"How long is notice period {number}?", cache="bypass")
+        seen.update(row.sums["questions"] for row in rows(acme))
+    assert seen == {LEAST, 2 * LEAST}
+
+
+def test_questions_of_an_evaluation_are_nobodys(path: Path, acme: Company, ana: Principal) -> None:
+    for number in range(LEAST):
+        path.ask(ana, f"How long is notice period {number}?", cache="bypass", feature="evaluation")
+    assert rows(acme) == []
+
+
+def test_a_served_memory_is_no_further_question(path: Path, acme: Company, ana: Principal) -> None:
+    for _ in range(LEAST):
+        path.ask(ana, "How long is the notice period?")
+    assert rows(acme) == []
+
+
+def test_the_row_is_the_sum_of_what_was_added(acme: Company) -> None:
+    drift = Drift()
+    for _ in range(LEAST):
+        drift.add(acme.handle, noted([1.0, 0.0]))
+    drift.tell(acme.handle.tenant_id, asked=30, retries=2)
+    write(drift, acme.handle, NOW)
+    for _ in range(LEAST):
+        drift.add(acme.handle, noted([0.0, 0.5], found=False))
+    write(drift, acme.handle, NOW)
+    (row,) = rows(acme)
+    assert np.frombuffer(row.total, dtype="<f4").tolist() == [LEAST, LEAST / 2]
+    sums = row.sums
+    assert (sums["questions"], sums["declined"], sums["asked"], sums["retries"]) == (2 * LEAST, LEAST, 30, 2)
+    assert sums["similarity"] == pytest.approx(LEAST)
+
+
+def test_what_one_tenant_asks_stands_with_no_other(acme: Company, globex: Company) -> None:
+    drift = Drift()
+    for _ in range(LEAST):
+        drift.add(acme.handle, noted([1.0, 0.0]))
+    drift.add(globex.handle, noted([0.0, 1.0]))
+    write(drift, acme.handle, NOW)
+    write(drift, globex.handle, NOW)
+    assert (len(rows(acme)), rows(globex)) == (1, [])
+
+
+def test_of_a_deleted_tenant_nothing_waits(acme: Company) -> None:
+    drift = Drift()
+    for _ in range(LEAST):
+        drift.add(acme.handle, noted([1.0]))
+    drift.forget(acme.handle.tenant_id)
+    write(drift, acme.handle, NOW)
+    assert rows(acme) == []
+
+
+def test_old_days_go(acme: Company) -> None:
+    drift = Drift()
+    for now in (NOW, NOW + 401 * 86_400):
+        for _ in range(LEAST):
+            drift.add(acme.handle, noted([1.0]))
+        write(drift, acme.handle, now)
+    (row,) = rows(acme)
+    assert row.day == int(NOW // 86_400) + 401

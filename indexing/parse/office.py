@@ -9,6 +9,7 @@ from indexing.parse.docx import MEDIA_TYPE as DOCX_TYPE
 from indexing.parse.docx import read_docx
 from indexing.parse.failure import ParseFailure
 from indexing.parse.model import ParseLimits, ParseResult, Source
+from indexing.parse.odf import SHEET_TYPE, SLIDES_TYPE, TEXT_TYPE, read_odf
 from indexing.parse.pptx import MEDIA_TYPE as PPTX_TYPE
 from indexing.parse.pptx import read_pptx
 from indexing.parse.xlsx import MEDIA_TYPE as XLSX_TYPE
@@ -20,13 +21,20 @@ EXTENSIONS: Final[dict[str, Reader]] = {
     **dict.fromkeys(("docx", "docm", "dotx", "dotm"), read_docx),
     **dict.fromkeys(("xlsx", "xlsm", "xltx", "xltm"), read_xlsx),
     **dict.fromkeys(("pptx", "pptm", "ppsx", "ppsm", "potx"), read_pptx),
+    **dict.fromkeys(("odt", "ott", "ods", "ots", "odp", "otp"), read_odf),
 }
 MEDIA_TYPES: Final[dict[str, Reader]] = {
     DOCX_TYPE: read_docx,
     XLSX_TYPE: read_xlsx,
     PPTX_TYPE: read_pptx,
+    **dict.fromkeys((TEXT_TYPE, SHEET_TYPE, SLIDES_TYPE), read_odf),
 }
-NAMES: Final[dict[Reader, str]] = {read_docx: "a Word file", read_xlsx: "an Excel file", read_pptx: "a PowerPoint file"}
+NAMES: Final[dict[Reader, str]] = {
+    read_docx: "a Word file",
+    read_xlsx: "an Excel file",
+    read_pptx: "a PowerPoint file",
+    read_odf: "an OpenDocument file",
+}
 """What a file is not whose name promises one of these and whose content is no such archive."""
 
 _PARTS: Final[dict[str, Reader]] = {"word/": read_docx, "xl/": read_xlsx, "ppt/": read_pptx}
@@ -43,4 +51,6 @@ def by_parts(names: frozenset[str]) -> Reader | None:
         for folder, reader in _PARTS.items():
             if any(name.startswith(folder) for name in names):
                 return reader
+    if {"content.xml", "META-INF/manifest.xml"} <= names:
+        return read_odf
     return None

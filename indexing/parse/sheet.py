@@ -71,10 +71,10 @@ class Room:
         self._cells = _MAX_CELLS
         self._characters = limits.max_characters
 
-    def take(self, text: str) -> None:
+    def take(self, text: str, times: int = 1) -> None:
         """Raises `ParseFailure` ("too_large")."""
-        self._cells -= 1
-        self._characters -= len(text)
+        self._cells -= times
+        self._characters -= len(text) * times
         if self._cells < 0 or self._characters < 0:
             raise ParseFailure(
                 "too_large",

@@ -80,6 +80,21 @@ def is_function_word(word: str) -> bool:
     return word in _FOLDED_FUNCTION_WORDS or word in _FUNCTION_BIGRAMS
 
 
+def spans(text: str) -> Iterator[tuple[int, int, str]]:
+    """The words of `text` with the offsets of their characters in it: (start, end, word), in order.
+
+    A token is folded by itself, so that the few which compatibility forms would join or split are told as they stand.
+    """
+    for match in _TOKEN.finditer(text):
+        token = fold(match.group())
+        if not _UNSPACED_RUN.fullmatch(token):
+            if token:
+                yield match.start(), match.end(), _stem(token)
+        elif len(token) == match.end() - match.start():
+            for at in range(max(1, len(token) - 1)):
+                yield match.start() + at, min(match.start() + at + 2, match.end()), token[at : at + 2]
+
+
 def _words(text: str) -> Iterator[str]:
     for match in _TOKEN.finditer(fold(text)):
         token = match.group()

@@ -20,6 +20,7 @@ from indexing.chunk import CHUNKER_REVISION
 from indexing.embed import Embedder
 from indexing.filters import Filter, canonical, parse
 from indexing.terms import TERMS_REVISION
+from retrieval.duplicates import DUPLICATES_REVISION
 from retrieval.followup import stand_alone
 from retrieval.fusion import FUSION_REVISION
 from retrieval.question import AnswerPath, Question
@@ -209,7 +210,7 @@ def composite_identity(path: AnswerPath, embedder: Embedder, domain: PermissionD
         retrieval=RetrievalIdentity(
             top_k=plan.top_k,
             mode=plan.search_mode,
-            fusion=FUSION_REVISION,
+            fusion=f"{FUSION_REVISION}/{DUPLICATES_REVISION}",
             reranker=None,
             chunker=f"{CHUNKER_REVISION}/{TERMS_REVISION}",
         ),

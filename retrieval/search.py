@@ -14,6 +14,7 @@ from indexing.collection import Collections, CollectionSnapshot, EngineDisagrees
 from indexing.embed import Fingerprint
 from indexing.filters import Filter, matches
 from indexing.terms import term_postings
+from retrieval.duplicates import spread
 from retrieval.fusion import CANDIDATES, dense_weight_for, fuse
 from retrieval.passage import Passage
 from tenancy.domain import PermissionDomain, permission_domain, readable_documents
@@ -30,6 +31,8 @@ MAX_TOP_K: Final = 1000
 ATTEMPTS: Final = 3
 SCOPES: Final = 8
 """How many states a search tries to meet a server engine in, beside writers that move it on."""
+SPARE: Final = 12
+"""Rows that are read beyond those asked for, to stand in for near-duplicates."""
 _OVERFETCH: Final = 4
 
 # Made once: for a few rows, making a statement takes longer than running it.
@@ -99,6 +102,8 @@ def search(
 ) -> Passages:
     """The best `top_k` chunks for `query` that `principal` may read, of documents that `where` describes.
 
+    Near-duplicates of better ones come last, where nothing else is left to fill the room.
+
     `vector` (dimension,) is the question's, made by `model`, and `covers` in [0, 1] how far that model knows its
     language.
     Every row is read in a fresh transaction and checked against the domain of that moment and `where`. Where one is
@@ -112,9 +117,9 @@ def search(
         raise InvalidInput(f"top_k is from 1 to {MAX_TOP_K}, not {top_k}", item="top_k")
     if scope.domain.user_id != principal.user_id or scope.domain.tenant_id != principal.tenant_id:
         raise InvalidInput("the scope was opened for another principal", item="scope")
-    attempt = 1
+    attempt, wide = 1, min(top_k + SPARE, MAX_TOP_K)
     while True:
-        scope, ranked, cosines = _rank_now(tenant, principal, scope, query, vector, top_k, mode, model, covers, where)
+        scope, ranked, cosines = _rank_now(tenant, principal, scope, query, vector, wide, mode, model, covers, where)
         reached("searched")
         items = _hydrate(tenant, principal, ranked, where)
         reached("hydrated")
@@ -123,6 +128,7 @@ def search(
             break
         attempt += 1
         scope = open_scope(principal, tenant, scope.collections)
+    items = spread(items, top_k)
     near = [cosines[item.chunk_id] for item in items if item.chunk_id in cosines]
     return Passages(tuple(items), scope.domain, max(near, default=None), lost)
 

@@ -10,6 +10,7 @@ from litestar.openapi.spec import Example
 from litestar.params import Body
 
 from retrieval.answer import retrieve
+from retrieval.highlights import Shown, shown
 from retrieval.passage import Passage
 from retrieval.question import Question
 from service.auth import principal_of, request_id_of
@@ -28,11 +29,20 @@ EXAMPLES = [
 ]
 
 
+class SpanBody(msgspec.Struct, frozen=True):
+    """Characters of the document's text, from `start` to `end`."""
+
+    start: int
+    end: int
+
+
 class PassageBody(msgspec.Struct, frozen=True):
     """One chunk; `start` and `end` are character offsets into the document's text of that version.
 
     `chunk` names it also after edits elsewhere in the document. `context` are the headings above it and the header of
     its table, `place` is where it begins ("page 3"); `hidden` text is in the file, and not seen by who opens it.
+    `snippet` is the stretch with most of the question's words, `highlights` are these words; both are offsets into the
+    document's text, so that `text[span.start - start : span.end - start]` is what they mark.
     """
 
     document: str
@@ -46,10 +56,16 @@ class PassageBody(msgspec.Struct, frozen=True):
     context: str | None
     place: str | None
     hidden: bool
+    snippet: SpanBody
+    highlights: list[SpanBody]
 
     @classmethod
-    def of(cls, passage: Passage) -> PassageBody:
-        return cls(**{name: getattr(passage, name) for name in cls.__struct_fields__})
+    def of(cls, passage: Passage, marked: Shown) -> PassageBody:
+        return cls(
+            **{name: getattr(passage, name) for name in cls.__struct_fields__ if hasattr(passage, name)},
+            snippet=SpanBody(*marked.snippet),
+            highlights=[SpanBody(*span) for span in marked.highlights],
+        )
 
 
 class AuditBody(msgspec.Struct, frozen=True):
@@ -88,8 +104,9 @@ def router(services: Services) -> Router:
             signed_root=signed_root,
         )
         found = await while_connected(request.receive, retrieve(services.path, principal, question))
+        marked = await services.workers.run(shown, found.asked, found.passages)
         return RetrieveResponse(
-            passages=[PassageBody.of(passage) for passage in found.passages],
+            passages=[PassageBody.of(*pair) for pair in zip(found.passages, marked, strict=True)],
             audit=AuditBody(found.audit_seq),
             request_id=found.request_id,
         )

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sqlalchemy import ColumnElement, Executable, Integer, Row, bindparam, delete, func, insert, select, update
 
 from indexing.chunk import Chunk
-from indexing.chunk_rows import write_chunks
+from indexing.chunk_rows import unchanged, write_chunks
 from indexing.origin import Origin
 from tenancy.acl import AccessList, get_access_list, set_access_list, write_access_list
 from tenancy.errors import InvalidInput, NotFound
@@ -236,6 +236,12 @@ def rename(
         )
     set_access_list(view, document_id, access, now)
     view.bump_corpus(document_id)
+
+
+def rewrite(view: WriteView, document_id: int, content: Content) -> None:
+    """Put the same chunks in rows of their own, with the vectors that they have. Raises `NotCarried`."""
+    carried = unchanged(view, document_id, content.chunks)
+    write_chunks(view, document_id, content.chunks, content.terms, content.vectors, content.model_id, carried)
 
 
 def is_cut_alike(view: ReadView, document_id: int, pieces: Sequence[Chunk], terms: Sequence[bytes]) -> bool:

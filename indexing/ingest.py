@@ -315,7 +315,7 @@ def _write(view: WriteView, item: Writable, model_id: int, now: float) -> Outcom
     if isinstance(item, Outcome):
         return item
     if isinstance(item, Move):
-        return _write_move(view, item, now)
+        return _write_move(view, item, model_id, now)
     name, before = (item.draft.name, item.draft.before) if isinstance(item, Embedded) else (item.name, item.stored)
     present = documents.find_stored(view, name)
     if (present and present.first_chunk) != (before and before.first_chunk):
@@ -340,15 +340,18 @@ def _write_access(view: WriteView, item: Relist, now: float) -> Outcome:
     return replace(outcome, change=Change.ACL_UPDATED) if changed else outcome
 
 
-def _write_move(view: WriteView, item: Move, now: float) -> Outcome:
+def _write_move(view: WriteView, item: Move, model_id: int, now: float) -> Outcome:
     draft, stored = item.draft, item.stored
     present = documents.find_stored(view, stored.name)
     if present is None or present.first_chunk != stored.first_chunk or documents.find_stored(view, draft.name):
         reason = "somebody else wrote the document meanwhile"
         return failed(draft.name, Conflict(reason, item=draft.name, remedy="ingest it again"))
-    content = _content(view, draft, (), (), np.empty((0, 0), dtype=np.float32), 0)
+    content = _content(view, draft, draft.chunks, draft.terms, np.empty((0, 1), dtype=np.float32), model_id)
     access = draft.wanted.over(present.access)
     documents.rename(view, present.id, draft.name, content, draft.origin, access, now)
+    if content.metadata != present.metadata:
+        # A search index knows metadata by a document's rows: other metadata, other rows.
+        documents.rewrite(view, present.id, content)
     return Outcome(
         draft.name, Status.UNCHANGED, Change.MOVED, len(draft.chunks), content.warnings, moved_from=stored.name
     )

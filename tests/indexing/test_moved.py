@@ -20,8 +20,10 @@ from indexing.ingest import Pipeline
 from indexing.outcome import Outcome
 from indexing.walk import Found
 from tenancy.acl import AccessList
+from tenancy.contract import Contract
 from tenancy.schema import chunks, vectors, versions
 from tests.support.outcomes import word
+from tests.support.path import open_path
 from tests.support.people import NOW, Company
 
 PIPELINE = Pipeline(load_embedder(EmbeddingSettings(model="hashing:64")), clock=lambda: NOW)
@@ -96,6 +98,36 @@ def test_a_moved_file_keeps_its_document_under_the_list_of_its_new_place(
         )
         assert row.one().document_id == before["hr/pay.md"][0]
     assert set(dict(words(run(acme, folder, prune=True))).values()) == {"unchanged"}
+
+
+def test_a_file_that_moved_is_found_by_the_metadata_of_its_new_place(
+    acme: Company, folder: Path, embedded: list[str]
+) -> None:
+    acme.tenants.set_contract("acme", Contract(metadata={"team": "string"}))
+
+    def described(entry: Found) -> Decision:
+        return Decision(AccessList.of(["tenant"]), by="test", metadata={"team": entry.lies.partition("/")[0]})
+
+    with open_path(acme.tenants) as path:
+        pipeline, ana = Pipeline(path.embedder, clock=lambda: NOW), acme.principal("ana")
+
+        def ingested() -> list[tuple[str, str]]:
+            return words(list(ingest_paths(acme.handle, pipeline, [folder], described, lambda: None)))
+
+        def found(team: str) -> set[str]:
+            where = {"field": "team", "eq": team}
+            return {one.document for one in path.retrieve(ana, "All about lunch", filter=where, top_k=50).passages}
+
+        ingested()
+        before = rows(acme)
+        assert found("hr") == {"hr/pay.md", "hr/leave.md"}
+        embedded.clear()
+        (folder / "hr" / "pay.md").rename(folder / "open" / "wages.md")
+        assert ("open/wages.md", "moved") in ingested()
+        assert embedded == []
+        assert rows(acme)["open/wages.md"][::2] == before["hr/pay.md"][::2]
+        assert found("open") == {"open/lunch.md", "open/wages.md"}
+        assert found("hr") == {"hr/leave.md"}
 
 
 def test_a_copy_is_a_document_of_its_own(acme: Company, folder: Path) -> None:

@@ -8,8 +8,8 @@ NOTICE = "The cafeteria is open until four. The notice period is three months."
 
 
 def test_snippets_and_highlights_are_where_they_say(house: House) -> None:
-    house.put("acme", "a.md", f"# Work\n\n{NOTICE}")
-    house.put("acme", "zh.md", "通知期限为三个月。")
+    house.put("acme", "a.md", f"# Work\n\n{NOTICE}", allow=["tenant"])
+    house.put("acme", "zh.md", "通知期限为三个月。", allow=["tenant"])
     key = house.key("acme", "ana")
     for query, wanted in (("What is the notice period?", {"notice", "period"}), ("通知期限", {"通知期限"})):
         (best, *_) = house.post("/v1/retrieve", key, {"query": query}).json()["passages"]
@@ -20,8 +20,8 @@ def test_snippets_and_highlights_are_where_they_say(house: House) -> None:
 
 def test_copies_do_not_push_out_what_else_there_is(house: House) -> None:
     for number in range(3):
-        house.put("acme", f"copy{number}.md", NOTICE)
-    house.put("acme", "other.md", "Whoever leaves gives notice in writing.")
+        house.put("acme", f"copy{number}.md", NOTICE, allow=["tenant"])
+    house.put("acme", "other.md", "Whoever leaves gives notice in writing.", allow=["tenant"])
     key = house.key("acme", "ana")
     found = house.post("/v1/retrieve", key, {"query": "notice", "top_k": 2}).json()["passages"]
     assert "other.md" in {one["document"] for one in found}
@@ -31,6 +31,6 @@ def test_copies_do_not_push_out_what_else_there_is(house: House) -> None:
 
 def test_a_copy_that_the_caller_may_not_read_hides_nothing(house: House) -> None:
     house.put("acme", "a-secret.md", NOTICE, allow=["user:bo"])
-    house.put("acme", "b-open.md", NOTICE)
+    house.put("acme", "b-open.md", NOTICE, allow=["tenant"])
     found = house.post("/v1/retrieve", house.key("acme", "ana"), {"query": "notice period", "top_k": 1}).json()
     assert [one["document"] for one in found["passages"]] == ["b-open.md"]

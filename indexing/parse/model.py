@@ -71,18 +71,18 @@ class ParseLimits:
 class Nest(Protocol):
     """Reads the files within a file, under bounds on the whole tree of them; see `indexing.parse.nesting`."""
 
-    @property
-    def is_full(self) -> bool:
-        """No more files are read: a parser stops looking for them."""
+    def over(self, size: int) -> ParseFailure | None:
+        """Why a file of `size` bytes would not be read, so that nobody unpacks it; None where it would."""
 
     def read(
         self, suffix: str, name: str, data: bytes, media_type: str | None = None, charset: str | None = None
     ) -> list[ParseResult]:
         """What is in the file `name`; a failure is among the results. Suffixes begin with `suffix` ("#member/a.txt").
-        No result has an access list of its own: it stands under that of the whole file."""
+        No result has an access list of its own: it stands under that of the whole file. Raises `ParseFailure`
+        ("too_large") where there are more files in the whole tree than `ParseLimits.max_children`."""
 
     def refuse(self, suffix: str, failure: ParseFailure) -> list[ParseResult]:
-        """A file that is not even tried, counted like the others."""
+        """A file that is not even tried; named and counted like the others."""
 
 
 @dataclass(frozen=True, slots=True)

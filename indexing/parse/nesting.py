@@ -44,19 +44,15 @@ class Tree:
         self._read = read
         self._depth = 0
         self._budget = _Budget(limits)
-        self._used: set[str] = set()
-
-    @property
-    def is_full(self) -> bool:
-        return self._budget.files <= 0
+        self._used: dict[str, int] = {}
 
     def read(
         self, suffix: str, name: str, data: bytes, media_type: str | None = None, charset: str | None = None
     ) -> list[ParseResult]:
-        failure = self._over(len(data))
+        failure = self.over(len(data))
         if failure is not None:
             return self.refuse(suffix, failure)
-        self._budget.files -= 1
+        self._count()
         self._budget.bytes -= len(data)
         suffix = self._own(suffix)
         budget = self._budget
@@ -74,12 +70,10 @@ class Tree:
         return [_taken(result, suffix, data) for result in results]
 
     def refuse(self, suffix: str, failure: ParseFailure) -> list[ParseResult]:
-        if self.is_full:
-            return []
-        self._budget.files -= 1
+        self._count()
         return [_under(failure, self._own(suffix))]
 
-    def _over(self, size: int) -> ParseFailure | None:
+    def over(self, size: int) -> ParseFailure | None:
         limits, budget = self._limits, self._budget
         if self._depth >= limits.max_depth:
             return _too_large(f"is nested more than {limits.max_depth} files deep")
@@ -92,22 +86,29 @@ class Tree:
             return ParseFailure("timed_out", f"its turn did not come within {limits.seconds:.0f} s", remedy=_REMEDY)
         return None
 
+    def _count(self) -> None:
+        self._budget.files -= 1
+        if self._budget.files < 0:
+            raise _too_large(f"holds more than {self._limits.max_children} files")
+
     def _below(self) -> Tree:
         below = Tree.__new__(Tree)
         below._limits, below._read, below._budget = self._limits, self._read, self._budget
         below._depth = self._depth + 1
-        below._used = set()
+        below._used = {}
         return below
 
     def _own(self, suffix: str) -> str:
         """`suffix` as a name may be, and unlike those before it."""
         label = safe_path(suffix.removeprefix("#"))
-        suffix, number = "#" + label, 1
-        while suffix in self._used:
+        number = self._used.get(label, 0) + 1
+        while f"{label}~{number}" in self._used:
             number += 1
-            suffix = f"#{label}~{number}"
-        self._used.add(suffix)
-        return suffix
+        self._used[label] = number
+        if number == 1:
+            return f"#{label}"
+        self._used[f"{label}~{number}"] = 1
+        return f"#{label}~{number}"
 
 
 def safe_path(path: str) -> str:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
-from indexing.parse import office
-from indexing.parse.archive import measure
+from indexing.parse import bundles, office
+from indexing.parse.archive import listed
 from indexing.parse.delimited import read_csv
 from indexing.parse.failure import ParseFailure
 from indexing.parse.html import read_html
 from indexing.parse.jsonlines import read_jsonl
 from indexing.parse.markdown import read_markdown
+from indexing.parse.members import read_zip
 from indexing.parse.model import UNCERTAIN_ENCODING, Nest, Parsed, ParseLimits, ParseResult, Source
 from indexing.parse.nesting import Tree
 from indexing.parse.pdf import read_pdf
@@ -25,6 +25,7 @@ EXTENSIONS: Final[dict[str, Reader]] = {
     **dict.fromkeys(("md", "markdown", "mdown", "mkd"), read_markdown),
     **dict.fromkeys(("html", "htm", "xhtml"), read_html),
     **office.EXTENSIONS,
+    **bundles.EXTENSIONS,
     **dict.fromkeys(("csv", "tsv", "tab"), read_csv),
     **dict.fromkeys(("jsonl", "ndjson"), read_jsonl),
     "pdf": read_pdf,
@@ -37,20 +38,23 @@ MEDIA_TYPES: Final[dict[str, Reader]] = {
     "application/xhtml+xml": read_html,
     "application/pdf": read_pdf,
     **office.MEDIA_TYPES,
+    **bundles.MEDIA_TYPES,
     "text/csv": read_csv,
     "text/tab-separated-values": read_csv,
     "application/x-ndjson": read_jsonl,
     "application/jsonl": read_jsonl,
 }
 _REMEDIES: Final = {
-    **dict.fromkeys(("doc", "odt", "rtf", "pages", "dot"), "save it as DOCX or PDF"),
-    **dict.fromkeys(("xls", "xlsb", "ods"), "save it as XLSX"),
-    **dict.fromkeys(("ppt", "pptx", "odp", "epub"), "save it as PDF"),
-    **dict.fromkeys(("eml", "msg", "mbox"), "save the message as text, HTML or PDF"),
-    **dict.fromkeys(("zip", "tar", "gz", "tgz", "7z", "rar", "bz2", "xz"), "unpack it and add the files"),
+    **dict.fromkeys(("doc", "rtf", "pages", "dot"), "save it as DOCX or PDF"),
+    **dict.fromkeys(("xls", "xlsb", "numbers"), "save it as XLSX"),
+    **dict.fromkeys(("ppt", "epub", "key"), "save it as PDF"),
+    **dict.fromkeys(("pst", "ost"), "export the messages as EML, MSG or MBOX"),
+    **dict.fromkeys(("7z", "rar", "zst", "lz", "cab", "iso"), "unpack it and add the files"),
     **dict.fromkeys(("png", "jpg", "jpeg", "gif", "tif", "tiff", "bmp", "webp"), "run text recognition (OCR) over it"),
 }
-_READABLE: Final = "readable are text, Markdown, HTML, PDF, DOCX, XLSX, CSV and JSON Lines"
+_READABLE: Final = (
+    "readable are text, Markdown, HTML, PDF, DOCX, XLSX, PPTX, OpenDocument, CSV, JSON Lines, mails and archives"
+)
 
 _OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ENCRYPTED_PACKAGE: Final = "EncryptedPackage".encode("utf-16-le")
@@ -114,6 +118,8 @@ def _recognise(name: str, data: bytes, media_type: str | None, limits: ParseLimi
         return magic
     if reader is read_pdf and b"%PDF-" not in data[:1024]:
         raise ParseFailure("corrupt", "is not a PDF file", remedy="check the file and its extension")
+    if extension in bundles.NAMES and media_type not in MEDIA_TYPES:
+        raise ParseFailure("corrupt", f"is not {bundles.NAMES[extension]}", remedy="check the file and its extension")
     if reader in office.NAMES:
         raise ParseFailure("corrupt", f"is not {office.NAMES[reader]}", remedy="check the file and its extension")
     if reader in {None, read_text} and data[:1024].lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith(_HTML_STARTS):
@@ -128,17 +134,19 @@ def _by_content(name: str, data: bytes, limits: ParseLimits) -> Reader | None:
     if data.startswith(b"%PDF-"):
         return read_pdf
     if data.startswith(_OLE):
+        found = bundles.by_compound_file(data)
+        if found is not None:
+            return found
         if _ENCRYPTED_PACKAGE in data:
             raise ParseFailure("encrypted", "needs a password", remedy="save a copy without the password and add that")
         raise ParseFailure("unsupported", "is a file of the old Office formats", remedy="save it as DOCX, PDF or CSV")
     if data.startswith(_ZIPS):
-        # Each reader looks at the single parts again, as strictly as it needs.
-        names = measure(data, replace(limits, max_xml_bytes=limits.max_expanded_bytes))
-        found = office.by_parts(names)
-        if found is not None:
-            return found
-        raise _unsupported(name)
-    return None
+        extension = _extension(name)
+        found = office.by_parts(listed(data, limits)) or bundles.by_zip(extension)
+        if found is None:
+            raise _unsupported(name)
+        return None if found is read_zip and extension in office.EXTENSIONS else found
+    return bundles.by_content(_extension(name), data)
 
 
 def _read_unknown(source: Source, limits: ParseLimits) -> list[ParseResult]:

@@ -192,7 +192,8 @@ def _base64(raw: bytes) -> bytes:
         return binascii.a2b_base64(raw)
     except binascii.Error:
         kept = re.sub(rb"[^A-Za-z0-9+/]", b"", raw)
-        return binascii.a2b_base64(kept[: len(kept) // 4 * 4])
+        kept = kept[: len(kept) - (len(kept) % 4 == 1)]
+        return binascii.a2b_base64(kept + b"=" * (-len(kept) % 4))
 
 
 def _uuencoded(raw: bytes) -> bytes:

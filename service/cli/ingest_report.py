@@ -53,11 +53,11 @@ class Tally:
 
 
 @contextmanager
-def reporting(paths: Sequence[Path], common: Common) -> Iterator[Callable[[Outcome], None]]:
+def reporting(paths: Sequence[Path], common: Common, *, bar: bool = True) -> Iterator[Callable[[Outcome], None]]:
     """How each outcome is shown: a JSON line, a progress bar on a terminal, or a plain line."""
     if common.as_json:
         yield lambda outcome: print(json.dumps(_plain(outcome), ensure_ascii=False), flush=True)
-    elif sys.stderr.isatty():
+    elif bar and sys.stderr.isatty():
         with _progress_bar(paths) as advance:
             yield advance
     else:

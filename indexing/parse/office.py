@@ -12,6 +12,9 @@ from indexing.parse.model import ParseLimits, ParseResult, Source
 from indexing.parse.odf import SHEET_TYPE, SLIDES_TYPE, TEXT_TYPE, read_odf
 from indexing.parse.pptx import MEDIA_TYPE as PPTX_TYPE
 from indexing.parse.pptx import read_pptx
+from indexing.parse.rtf import MEDIA_TYPE as RTF_TYPE
+from indexing.parse.rtf import START as RTF_START
+from indexing.parse.rtf import read_rtf
 from indexing.parse.xlsx import MEDIA_TYPE as XLSX_TYPE
 from indexing.parse.xlsx import read_xlsx
 
@@ -22,12 +25,14 @@ EXTENSIONS: Final[dict[str, Reader]] = {
     **dict.fromkeys(("xlsx", "xlsm", "xltx", "xltm"), read_xlsx),
     **dict.fromkeys(("pptx", "pptm", "ppsx", "ppsm", "potx"), read_pptx),
     **dict.fromkeys(("odt", "ott", "ods", "ots", "odp", "otp"), read_odf),
+    "rtf": read_rtf,
 }
 MEDIA_TYPES: Final[dict[str, Reader]] = {
     DOCX_TYPE: read_docx,
     XLSX_TYPE: read_xlsx,
     PPTX_TYPE: read_pptx,
     **dict.fromkeys((TEXT_TYPE, SHEET_TYPE, SLIDES_TYPE), read_odf),
+    **dict.fromkeys((RTF_TYPE, "text/rtf"), read_rtf),
 }
 NAMES: Final[dict[Reader, str]] = {
     read_docx: "a Word file",
@@ -54,3 +59,8 @@ def by_parts(names: frozenset[str]) -> Reader | None:
     if {"content.xml", "META-INF/manifest.xml"} <= names:
         return read_odf
     return None
+
+
+def by_start(data: bytes) -> Reader | None:
+    """The reader that a file's first bytes demand, if it is no archive."""
+    return read_rtf if data[:64].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(RTF_START) else None

@@ -45,7 +45,7 @@ MEDIA_TYPES: Final[dict[str, Reader]] = {
     "application/jsonl": read_jsonl,
 }
 _REMEDIES: Final = {
-    **dict.fromkeys(("doc", "rtf", "pages", "dot"), "save it as DOCX or PDF"),
+    **dict.fromkeys(("doc", "pages", "dot"), "save it as DOCX or PDF"),
     **dict.fromkeys(("xls", "xlsb", "numbers"), "save it as XLSX"),
     **dict.fromkeys(("ppt", "epub", "key"), "save it as PDF"),
     **dict.fromkeys(("pst", "ost"), "export the messages as EML, MSG or MBOX"),
@@ -53,7 +53,7 @@ _REMEDIES: Final = {
     **dict.fromkeys(("png", "jpg", "jpeg", "gif", "tif", "tiff", "bmp", "webp"), "run text recognition (OCR) over it"),
 }
 _READABLE: Final = (
-    "readable are text, Markdown, HTML, PDF, DOCX, XLSX, PPTX, OpenDocument, CSV, JSON Lines, mails and archives"
+    "readable are text, Markdown, HTML, PDF, DOCX, XLSX, PPTX, OpenDocument, RTF, CSV, JSON Lines, mails and archives"
 )
 
 _OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -146,7 +146,7 @@ def _by_content(name: str, data: bytes, limits: ParseLimits) -> Reader | None:
         if found is None:
             raise _unsupported(name)
         return None if found is read_zip and extension in office.EXTENSIONS else found
-    return bundles.by_content(_extension(name), data)
+    return office.by_start(data) or bundles.by_content(_extension(name), data)
 
 
 def _read_unknown(source: Source, limits: ParseLimits) -> list[ParseResult]:

@@ -212,7 +212,7 @@ def test_ingestion_says_that_nobody_reads_what_no_rule_names(acme: Run, folder: 
     rules = folder / "access.toml"
     rules.write_text('[[rule]]\npath = "faq.jsonl"\nallow = ["tenant"]\n')
     code, _, err = acme("ingest", "--tenant", "acme", str(docs), "--acl", str(rules))
-    assert (code, err) == (0, "note: nobody reads 1 of the new documents: no --allow, rule or manifest names them\n")
+    assert (code, err) == (0, "note: nobody reads 1 of the new documents: no --allow, rule, manifest or folder names them\n")
     (docs / "new.md").write_text("New.")
     assert "nobody reads 1 of" in acme("ingest", "--tenant", "acme", str(docs))[2]
     assert acme("ingest", "--tenant", "acme", str(docs))[2] == ""

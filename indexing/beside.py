@@ -16,7 +16,8 @@ from typing import Any, Final
 from sqlalchemy import Row, Table, insert, select, update
 
 from indexing.catalogue import EMBEDDED, add_collection, add_model
-from indexing.chunk import Chunking, chunk
+from indexing.chunk import Chunking, Ruler, chunk
+from indexing.chunk_rows import chunk_row
 from indexing.collection import Collections
 from indexing.collections.open import OpenCollections
 from indexing.embed import Embedder
@@ -54,7 +55,7 @@ def fill(tenant: TenantHandle, copy: TenantHandle, embedder: Embedder, chunking:
             _copy(view, into, schema.chunks)
         else:
             for rows in _documents(view):
-                _cut(into, rows, chunking)
+                _cut(into, rows, chunking, embedder)
         model = add_model(into, embedder.spec, embedder.fingerprint, time.time())
         add_collection(into, EMBEDDED, model, "serving", time.time())
         into.execute(update(schema.epochs).values(acl=epochs.acl, corpus=epochs.corpus, kv=epochs.kv))
@@ -85,25 +86,14 @@ def _documents(view: ReadView) -> Iterator[Sequence[Row[Any]]]:
         yield list(rows)
 
 
-def _cut(into: WriteView, rows: Sequence[Row[Any]], chunking: Chunking) -> None:
-    pieces = chunk(stored_text(rows), chunking)
-    if not pieces:
-        return
-    into.execute(
-        insert(schema.chunks),
-        [
-            {
-                "document_id": rows[0].document_id,
-                "ordinal": piece.ordinal,
-                "start": piece.start,
-                "end": piece.end,
-                "heading": piece.heading,
-                "text": piece.text,
-                "terms": pack(term_postings(piece.text)),
-            }
-            for piece in pieces
-        ],
-    )
+def _cut(into: WriteView, rows: Sequence[Row[Any]], chunking: Chunking, embedder: Embedder) -> None:
+    ruler = Ruler(embedder.token_starts, embedder.fingerprint.window)
+    pieces = chunk(stored_text(rows), chunking, ruler=ruler)
+    if pieces:
+        terms = (pack(term_postings(piece.text)) for piece in pieces)
+        owner = rows[0].document_id
+        made = [chunk_row(owner, piece, packed) for piece, packed in zip(pieces, terms, strict=True)]
+        into.execute(insert(schema.chunks), made)
 
 
 def stored_text(rows: Sequence[Row[Any]]) -> str:

@@ -70,7 +70,7 @@ def write_chunks(
     """
     carried = carried or {}
     view.execute(_SET_ASIDE, {"document": document_id})
-    view.execute(_ADD, [_row(document_id, piece, packed) for piece, packed in zip(pieces, terms, strict=True)])
+    view.execute(_ADD, [chunk_row(document_id, piece, packed) for piece, packed in zip(pieces, terms, strict=True)])
     ids = view.execute(_IDS, {"document": document_id}).scalars().all()
     if carried:
         view.execute(_CARRY, [{"old": old, "new": ids[ordinal]} for ordinal, old in carried.items()])
@@ -86,7 +86,8 @@ def write_chunks(
         raise NotCarried
 
 
-def _row(document_id: int, piece: Chunk, terms: bytes) -> dict[str, object]:
+def chunk_row(document_id: int, piece: Chunk, terms: bytes) -> dict[str, object]:
+    """The columns of one chunk, with its packed `terms`."""
     return {
         "document_id": document_id,
         "ordinal": piece.ordinal,

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import ColumnElement, Executable, Integer, Row, bindparam, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Executable, Integer, Row, bindparam, case, delete, func, insert, select, update
 
 from indexing.chunk import Chunk
 from indexing.chunk_rows import unchanged, write_chunks
@@ -61,13 +61,19 @@ class DocumentRecord:
 
 @dataclass(frozen=True, slots=True)
 class DocumentDetail:
-    """A document with all that is known about it, except its text."""
+    """A document with all that is known about it, except its text.
+
+    `places` are those that its chunks begin at, in order, `MAX_LISTED` at most; `hidden` counts the chunks that a
+    person who opens the file does not see.
+    """
 
     record: DocumentRecord
     metadata: Mapping[str, Any]
     warnings: tuple[str, ...]
     chunks: int
     access: AccessList
+    places: tuple[str, ...] = ()
+    hidden: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +124,18 @@ def show_document(tenant: TenantHandle, name: str) -> DocumentDetail:
         row = view.execute(select(documents).where(documents.c.name == name)).one_or_none()
         if row is None:
             raise _absent(name)
-        count = view.execute(select(func.count()).where(chunks.c.document_id == row.id)).scalar_one()
+        mine = chunks.c.document_id == row.id
+        count, hidden = view.execute(select(func.count(), func.count(case((chunks.c.hidden, 1)))).where(mine)).one()
+        places = view.execute(
+            select(chunks.c.place)
+            .where(mine & chunks.c.place.is_not(None))
+            .group_by(chunks.c.place)
+            .order_by(func.min(chunks.c.ordinal))
+            .limit(MAX_LISTED)
+        ).scalars()
+        found = tuple(places)
         access = get_access_list(view, row.id)
-    return DocumentDetail(_record(row), row.metadata, tuple(row.warnings), count, access)
+    return DocumentDetail(_record(row), row.metadata, tuple(row.warnings), count, access, found, hidden)
 
 
 def change_access(tenant: TenantHandle, name: str, access: AccessList, now: float) -> bool:

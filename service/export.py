@@ -93,7 +93,8 @@ def _chunks(view: ReadView) -> Iterator[dict[str, Any]]:
     columns = schema.chunks.c
     query = (
         select(columns.id, schema.documents.c.name, schema.documents.c.version, columns.ordinal, columns.start)
-        .add_columns(columns.end, columns.heading, columns.text)
+        .add_columns(columns.end, columns.heading, columns.text, columns.key, columns.context, columns.place)
+        .add_columns(columns.hidden)
         .join(schema.documents, schema.documents.c.id == columns.document_id)
         .order_by(columns.id)
     )
@@ -107,6 +108,10 @@ def _chunks(view: ReadView) -> Iterator[dict[str, Any]]:
             "end": row.end,
             "heading": row.heading,
             "text": row.text,
+            "key": row.key,
+            "context": row.context,
+            "place": row.place,
+            "hidden": row.hidden,
         }
 
 

@@ -72,6 +72,7 @@ def show(document: Document, *, tenant: Tenant, common: Common = DEFAULT) -> Non
             "name": record.name, "title": record.title, "version": record.version, "type": record.media_type,
             "updated": iso(record.updated), "chunks": found.chunks, "metadata": dict(found.metadata),
             "warnings": list(found.warnings), "allow": sorted(found.access.allow), "deny": sorted(found.access.deny),
+            "places": list(found.places), "hidden": found.hidden,
         },
     )  # fmt: skip
 

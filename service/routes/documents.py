@@ -76,7 +76,9 @@ class DocumentList(msgspec.Struct, frozen=True):
 
 
 class DocumentResponse(msgspec.Struct, frozen=True):
-    """A document with its access list, without its text."""
+    """A document with its access list, without its text. `places` are pages, slides, sheets with their cells, where its
+    chunks begin, 1000 at most; `hidden` of the chunks are not seen by who opens the file.
+    """
 
     id: str
     version: str
@@ -88,6 +90,8 @@ class DocumentResponse(msgspec.Struct, frozen=True):
     metadata: dict[str, Any]
     allow: list[str]
     deny: list[str]
+    places: list[str]
+    hidden: int
 
 
 class DocumentOutcome(msgspec.Struct, frozen=True):
@@ -162,6 +166,7 @@ def _reading(services: Services) -> list[HTTPRouteHandler]:
         return DocumentResponse(
             record.name, record.version, record.title, record.media_type, record.updated, detail.chunks,
             list(detail.warnings), dict(detail.metadata), sorted(detail.access.allow), sorted(detail.access.deny),
+            list(detail.places), detail.hidden,
         )  # fmt: skip
 
     return [list_all, show]

@@ -7,6 +7,8 @@ from typing import Final
 
 from indexing.parse.docx import MEDIA_TYPE as DOCX_TYPE
 from indexing.parse.docx import read_docx
+from indexing.parse.epub import MEDIA_TYPE as EPUB_TYPE
+from indexing.parse.epub import read_epub
 from indexing.parse.failure import ParseFailure
 from indexing.parse.model import ParseLimits, ParseResult, Source
 from indexing.parse.odf import SHEET_TYPE, SLIDES_TYPE, TEXT_TYPE, read_odf
@@ -26,12 +28,14 @@ EXTENSIONS: Final[dict[str, Reader]] = {
     **dict.fromkeys(("pptx", "pptm", "ppsx", "ppsm", "potx"), read_pptx),
     **dict.fromkeys(("odt", "ott", "ods", "ots", "odp", "otp"), read_odf),
     "rtf": read_rtf,
+    "epub": read_epub,
 }
 MEDIA_TYPES: Final[dict[str, Reader]] = {
     DOCX_TYPE: read_docx,
     XLSX_TYPE: read_xlsx,
     PPTX_TYPE: read_pptx,
     **dict.fromkeys((TEXT_TYPE, SHEET_TYPE, SLIDES_TYPE), read_odf),
+    EPUB_TYPE: read_epub,
     **dict.fromkeys((RTF_TYPE, "text/rtf"), read_rtf),
 }
 NAMES: Final[dict[Reader, str]] = {
@@ -39,6 +43,7 @@ NAMES: Final[dict[Reader, str]] = {
     read_xlsx: "an Excel file",
     read_pptx: "a PowerPoint file",
     read_odf: "an OpenDocument file",
+    read_epub: "an EPUB book",
 }
 """What a file is not whose name promises one of these and whose content is no such archive."""
 
@@ -58,7 +63,7 @@ def by_parts(names: frozenset[str]) -> Reader | None:
                 return reader
     if {"content.xml", "META-INF/manifest.xml"} <= names:
         return read_odf
-    return None
+    return read_epub if "META-INF/container.xml" in names else None
 
 
 def by_start(data: bytes) -> Reader | None:

@@ -130,13 +130,14 @@ class Package:
         return known
 
 
-def parse_xml(data: bytes) -> Element:
-    """Raises SyntaxError, and ValueError where a document type is declared, which no part needs (entity bombs)."""
+def parse_xml(data: bytes, *, doctype: bool = False) -> Element:
+    """Entities are not resolved, and nothing is loaded. Raises SyntaxError, and ValueError where a document type is
+    declared (entity bombs) unless `doctype` allows one, which EPUB 2 wants."""
     root = etree.fromstring(
         data,
         etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, remove_comments=True, remove_pis=True),
     )
-    if root.getroottree().docinfo.doctype:
+    if root.getroottree().docinfo.doctype and not doctype:
         raise ValueError("document type declaration")
     return root
 

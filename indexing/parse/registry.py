@@ -47,13 +47,14 @@ MEDIA_TYPES: Final[dict[str, Reader]] = {
 _REMEDIES: Final = {
     **dict.fromkeys(("doc", "pages", "dot"), "save it as DOCX or PDF"),
     **dict.fromkeys(("xls", "xlsb", "numbers"), "save it as XLSX"),
-    **dict.fromkeys(("ppt", "epub", "key"), "save it as PDF"),
+    **dict.fromkeys(("ppt", "key"), "save it as PDF"),
     **dict.fromkeys(("pst", "ost"), "export the messages as EML, MSG or MBOX"),
     **dict.fromkeys(("7z", "rar", "zst", "lz", "cab", "iso"), "unpack it and add the files"),
     **dict.fromkeys(("png", "jpg", "jpeg", "gif", "tif", "tiff", "bmp", "webp"), "run text recognition (OCR) over it"),
 }
 _READABLE: Final = (
-    "readable are text, Markdown, HTML, PDF, DOCX, XLSX, PPTX, OpenDocument, RTF, CSV, JSON Lines, mails and archives"
+    "readable are text, Markdown, HTML, PDF, DOCX, XLSX, PPTX, OpenDocument, RTF, EPUB, CSV, JSON Lines, mails and "
+    "archives"
 )
 
 _OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"

@@ -1,18 +1,20 @@
-"""CSV and TSV: one document, each row as lines of "header: value"."""
+"""CSV and TSV: one document, a table of one row a line under its header."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
+from indexing.parse.building import Building
 from indexing.parse.decode import decode
 from indexing.parse.failure import ParseFailure
 from indexing.parse.model import (
     INCONSISTENT_COLUMNS,
     UNBALANCED_QUOTES,
     UNCERTAIN_ENCODING,
+    Kind,
     Parsed,
     ParseLimits,
     ParseResult,
@@ -26,72 +28,97 @@ from indexing.parse.model import (
 csv.field_size_limit(2**31 - 1)
 
 _DELIMITERS: Final = ",;\t|"
-_MAX_EXPANSION: Final = 20
-"""Headers are repeated in each row: the text may be this many times the size of the file."""
+_HEAD: Final = 8192
+_HINT: Final = "sep="
+"""How Excel is told the delimiter, on a line before the header."""
 
 
 def read_csv(source: Source, limits: ParseLimits) -> list[ParseResult]:
-    """The first row that is not blank is the header. Raises `ParseFailure` ("empty", "too_large")."""
+    """The first row is the header, unless it is a title above the table: one cell of three or more, and a fuller row.
+
+    Raises `ParseFailure` ("empty", "too_large").
+    """
     decoded = decode(source.data, source.charset)
     text = clean(decoded.text)
     warnings = set() if decoded.certain else {UNCERTAIN_ENCODING}
-    dialect = _Dialect(_delimiter(text, source.name), min(limits.max_characters, _MAX_EXPANSION * len(text) + 4096))
+    hint = text[len(_HINT) : len(_HINT) + 1] if text[: len(_HINT)].lower() == _HINT else ""
+    if hint:
+        text = text.partition("\n")[2]
+    delimiter = hint if hint and hint not in '"\n' else _delimiter(text, source.name)
     try:
-        table = dialect.render(text, csv.QUOTE_MINIMAL)
+        table = _table(_rows(text, delimiter, csv.QUOTE_MINIMAL))
     except csv.Error:
         warnings.add(UNBALANCED_QUOTES)
-        table = dialect.render(text, csv.QUOTE_NONE)
+        table = _table(_rows(text, delimiter, csv.QUOTE_NONE))
     if table.wide:
         warnings.add(INCONSISTENT_COLUMNS)
-    metadata: dict[str, Scalar] = {"rows": table.rows}
-    return [finish(Parsed(table.text, None, "text/csv", tuple(warnings), metadata))]
+    building = Building(limits.max_characters)
+    for title in table.titles:
+        building.add(title)
+    building.add("\n".join(table.lines), Kind.TABLE, header=table.lines[0] if table.lines else None)
+    metadata: dict[str, Scalar] = {"rows": max(len(table.lines) - 1, 0)}
+    title = table.titles[0] if table.titles else None
+    return [finish(Parsed(building.text(), title, "text/csv", tuple(warnings), metadata, blocks=building.blocks()))]
 
 
 class _Table(NamedTuple):
-    """`wide`: some row has more cells than the header."""
+    """`lines` are the header and the rows; `wide`: some row has more cells than the header."""
 
-    text: str
-    rows: int
+    titles: list[str]
+    lines: list[str]
     wide: bool
 
 
-class _Dialect(NamedTuple):
-    delimiter: str
-    bound: int
+def _table(rows: Iterator[list[str]]) -> _Table:
+    """Raises `csv.Error` where quotes do not pair up, and `ParseFailure`."""
+    header = next(rows, None)
+    if header is None:
+        raise ParseFailure("empty", "holds no rows", remedy="remove the file, or add rows")
+    titles: list[str] = []
+    following = next(rows, None)
+    while following is not None and _filled(header) == 1 and len(header) > 2 and _filled(following) > 1:
+        titles.append(" ".join(filter(None, header)))
+        header, following = following, next(rows, None)
+    lines = [_line(header)]
+    wide = False
+    while following is not None:
+        wide |= len(following) > len(header)
+        lines.append(_line(following))
+        following = next(rows, None)
+    return _Table(titles, lines, wide)
 
-    def render(self, text: str, quoting: Literal[0, 3]) -> _Table:
-        """Raises `csv.Error` where quotes do not pair up, and `ParseFailure`."""
-        rows = self._rows(text, quoting)
-        header = next(rows, None)
-        if header is None:
-            raise ParseFailure("empty", "holds no rows", remedy="remove the file, or add rows")
-        names = [cell or f"column {position}" for position, cell in enumerate(header, 1)]
-        blocks: list[str] = []
-        size, wide = 0, False
-        for row in rows:
-            wide |= len(row) > len(names)
-            extra = (f"column {position}" for position in range(len(names) + 1, len(row) + 1))
-            pairs = zip((*names, *extra), row, strict=False)
-            blocks.append("\n".join(f"{name}: {cell}" for name, cell in pairs if cell))
-            size += len(blocks[-1])
-            if size > self.bound:
-                raise ParseFailure(
-                    "too_large", f"its rows written out exceed {self.bound} characters", remedy="split the file"
-                )
-        return _Table("\n\n".join(blocks) or ", ".join(filter(None, header)), len(blocks), wide)
 
-    def _rows(self, text: str, quoting: Literal[0, 3]) -> Iterator[list[str]]:
-        """The rows that are not blank. Strict: an unclosed quote is an error, not the rest of the file."""
-        strict = quoting == csv.QUOTE_MINIMAL
-        for row in csv.reader(io.StringIO(text), delimiter=self.delimiter, quoting=quoting, strict=strict):
-            cells = [" ".join(cell.split()) for cell in row]
-            if any(cells):
-                yield cells
+def _filled(row: Sequence[str]) -> int:
+    return sum(map(bool, row))
+
+
+def _line(row: Sequence[str]) -> str:
+    return " | ".join(row).strip()
+
+
+def _rows(text: str, delimiter: str, quoting: Literal[0, 3]) -> Iterator[list[str]]:
+    """The rows that are not blank. Strict: an unclosed quote is an error, not the rest of the file."""
+    strict = quoting == csv.QUOTE_MINIMAL
+    for row in csv.reader(io.StringIO(text), delimiter=delimiter, quoting=quoting, strict=strict):
+        cells = [" ".join(cell.split()) for cell in row]
+        if any(cells):
+            yield cells
 
 
 def _delimiter(text: str, name: str) -> str:
-    """The delimiter that the first lines use most; a tab for .tsv."""
+    """The one that the first lines agree on, outside of quotes; a tab for .tsv."""
     if name.lower().endswith((".tsv", ".tab")):
         return "\t"
-    head = text[:8192]
-    return max(_DELIMITERS, key=lambda delimiter: (head.count(delimiter), delimiter == ","))
+    head = text[:_HEAD]
+    lines = [line for line in head.split("\n")[:20] if line.strip()]
+
+    def fit(delimiter: str) -> tuple[int, int, bool]:
+        counts = [_outside_quotes(line).count(delimiter) for line in lines]
+        agreeing = max((counts.count(count) for count in set(counts) if count), default=0)
+        return agreeing, sum(counts), delimiter == ","
+
+    return max(_DELIMITERS, key=fit)
+
+
+def _outside_quotes(line: str) -> str:
+    return "".join(line.split('"')[::2])

@@ -22,6 +22,7 @@ MAX_SUFFIX: Final = 400
 
 _UNFIT: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Categories of characters that no name may hold."""
+_NO_STEP = re.compile(r"(?:\.{0,2}|[A-Za-z]:)")
 _REMEDY: Final = "unpack it, and add the files one by one"
 
 Read = Callable[[str, bytes, str | None, str | None, Nest], list[ParseResult]]
@@ -115,8 +116,8 @@ def safe_path(path: str) -> str:
     """`path` as part of a document's name: no way up or to a root, no control characters, and not endless."""
     text = unicodedata.normalize("NFC", path.encode("utf-8", "replace").decode("utf-8").replace("\\", "/"))
     text = "".join("_" if unicodedata.category(mark) in _UNFIT else mark for mark in text)
-    steps = [step.strip() for step in re.sub(r"^[A-Za-z]:/", "", text).split("/")]
-    kept = "/".join(step for step in steps if step not in {"", ".", ".."}) or "unnamed"
+    steps = [step.strip() for step in text.split("/")]
+    kept = "/".join(step for step in steps if not _NO_STEP.fullmatch(step)) or "unnamed"
     if len(kept) > MAX_SUFFIX:
         kept = kept[: MAX_SUFFIX // 2].rstrip() + "…" + kept[-MAX_SUFFIX // 2 + 1 :].lstrip()
     return kept

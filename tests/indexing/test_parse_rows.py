@@ -7,6 +7,7 @@ import json
 import pytest
 
 from indexing.parse import Parsed, ParseFailure, ParseLimits, ParseResult, parse
+from indexing.parse.model import Kind
 
 
 def csv(text: str, name: str = "a.csv") -> Parsed:
@@ -18,36 +19,48 @@ def csv(text: str, name: str = "a.csv") -> Parsed:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("name,city\nana,Oslo\nbo,Rome\n", "name: ana\ncity: Oslo\n\nname: bo\ncity: Rome"),
-        ("name;city\nana;Oslo, Norway", "name: ana\ncity: Oslo, Norway"),
-        ('name,note\nana,"a ""quoted"",\nlong note"', 'name: ana\nnote: a "quoted", long note'),
-        ("name,\nana,x", "name: ana\ncolumn 2: x"),
-        ("name,city\nana\n\n,Rome", "name: ana\n\ncity: Rome"),
-        ("\n\nname,city\nana,Oslo", "name: ana\ncity: Oslo"),
-        ("name,city", "name, city"),
+        ("name,city\nana,Oslo\nbo,Rome\n", "name | city\nana | Oslo\nbo | Rome"),
+        ("name;city\nana;Oslo, Norway", "name | city\nana | Oslo, Norway"),
+        ('name,note\nana,"a ""quoted"",\nlong note"', 'name | note\nana | a "quoted", long note'),
+        ("name,\nana,x", "name |\nana | x"),
+        ("name,city\nana\n\n,Rome", "name | city\nana\n| Rome"),
+        ("\n\nname,city\nana,Oslo", "name | city\nana | Oslo"),
+        ("name,city", "name | city"),
+        ("sep=;\nname;city\nana;a,b,c", "name | city\nana | a,b,c"),
+        ('"last, first";age\n"lee, ana";"1,5"\n"roe, bo";"2,5"', "last, first | age\nlee, ana | 1,5\nroe, bo | 2,5"),
     ],
 )
-def test_rows_become_header_and_value(text: str, expected: str) -> None:
+def test_a_table_is_a_row_a_line_under_its_header(text: str, expected: str) -> None:
     parsed = csv(text)
     assert parsed.text == expected
     assert parsed.warnings == ()
+    (block,) = parsed.blocks
+    assert (block.kind, block.start, block.end) == (Kind.TABLE, 0, len(expected))
+    assert block.header == expected.partition("\n")[0]
+
+
+def test_a_title_above_the_table_is_not_its_header() -> None:
+    parsed = csv("Cups won,,\nTeam,City,Cups\nBlues,STL,1")
+    assert parsed.text == "Cups won\n\nTeam | City | Cups\nBlues | STL | 1"
+    assert (parsed.title, parsed.blocks[1].header) == ("Cups won", "Team | City | Cups")
+    assert csv("name\nana\nbo").blocks[0].header == "name"
 
 
 def test_tabs() -> None:
-    assert csv("a, b\tc\n1\t2", "a.tsv").text == "a, b: 1\nc: 2"
-    assert csv("a\tb\n1\t2").text == "a: 1\nb: 2"
+    assert csv("a, b\tc\n1\t2", "a.tsv").text == "a, b | c\n1 | 2"
+    assert csv("a\tb\n1\t2").text == "a | b\n1 | 2"
 
 
 def test_cells_beyond_the_header_are_kept_and_flagged() -> None:
     parsed = csv("a,b\n1,2,3\n4")
-    assert parsed.text == "a: 1\nb: 2\ncolumn 3: 3\n\na: 4"
+    assert parsed.text == "a | b\n1 | 2 | 3\n4"
     assert parsed.warnings == ("inconsistent_columns",)
     assert parsed.metadata == {"rows": 2}
 
 
 def test_a_quote_that_never_closes_does_not_swallow_the_file() -> None:
     parsed = csv('size,item\n"5 inch,pipe\n6,hose\n7,tube')
-    assert parsed.text == 'size: "5 inch\nitem: pipe\n\nsize: 6\nitem: hose\n\nsize: 7\nitem: tube'
+    assert parsed.text == 'size | item\n"5 inch | pipe\n6 | hose\n7 | tube'
     assert parsed.warnings == ("unbalanced_quotes",)
 
 
@@ -55,9 +68,9 @@ def test_a_cell_may_be_long() -> None:
     assert len(csv("a,b\n" + "word " * 60_000 + ",x").text) > 290_000
 
 
-def test_repeated_headers_cannot_blow_a_file_up() -> None:
+def test_a_table_beyond_the_limit_is_refused() -> None:
     with pytest.raises(ParseFailure) as caught:
-        csv("h" * 10_000 + "\n" + "a\n" * 10_000)
+        parse("a.csv", b"a,b\n" + b"1,2\n" * 1000, limits=ParseLimits(max_characters=1000))
     assert caught.value.status == "too_large"
 
 

@@ -55,6 +55,7 @@ class Package:
         self._names = measure(data, limits)
         self._folded = {name.casefold(): name for name in self._names}
         self._archive = zipfile.ZipFile(io.BytesIO(data))
+        self._types: Element | None = None
 
     def __contains__(self, name: str) -> bool:
         return self._name(name) is not None
@@ -118,6 +119,22 @@ class Package:
                 path = posixpath.normpath(posixpath.join("/", folder, unquote(target))).lstrip("/")
                 found.append(Relation(link.get("Id") or "", (link.get("Type") or "").rpartition("/")[2], path))
         return found
+
+    def content_type(self, name: str) -> str:
+        """The media type that an OOXML package gives a part; empty where it gives none."""
+        if self._types is None:
+            try:
+                self._types = self.root("[Content_Types].xml")
+            except DAMAGED:
+                return ""
+        extension = name.rpartition(".")[2].casefold()
+        default = ""
+        for item in self._types:
+            if (item.get("PartName") or "").lstrip("/").casefold() == name.casefold():
+                return (item.get("ContentType") or "").partition(";")[0].strip().lower()
+            if (item.get("Extension") or "").casefold() == extension:
+                default = item.get("ContentType") or ""
+        return default.partition(";")[0].strip().lower()
 
     def _name(self, name: str) -> str | None:
         """The name as the archive has it: some programs write it in other case."""

@@ -50,7 +50,7 @@ def paragraph(text: str, *, style: str | None = None, run: str = "") -> str:
     return f'<w:p>{properties}<w:r>{run}<w:t xml:space="preserve">{escape(text)}</w:t></w:r></w:p>'
 
 
-def docx(body: str, parts: Mapping[str, tuple[str, str, str]] | None = None, *, prolog: str = "") -> bytes:
+def docx(body: str, parts: Mapping[str, tuple[str, str, str | bytes]] | None = None, *, prolog: str = "") -> bytes:
     """A Word package. `parts`: relation id -> (kind, content type, content)."""
     parts = parts or {}
     overrides = "".join(
@@ -59,7 +59,7 @@ def docx(body: str, parts: Mapping[str, tuple[str, str, str]] | None = None, *, 
     relations = "".join(
         f'<Relationship Id="{key}" Type="{R}/{kind}" Target="{key}.part"/>' for key, (kind, _, _) in parts.items()
     )
-    files = {
+    files: dict[str, str | bytes] = {
         "[Content_Types].xml": f'<Types xmlns="{PACKAGE}/content-types">'
         '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
         f'<Override PartName="/word/document.xml" ContentType="{WORD}document.main+xml"/>{overrides}</Types>',

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import zipfile
 
 import docx as python_docx
 import pytest
 
-from indexing.parse import Parsed, ParseFailure, parse
-from tests.indexing.parse_files import WORD, docx, paragraph, part
+from indexing.parse import Parsed, ParseFailure, ParseResult, parse
+from tests.indexing.parse_files import WORD, archive, docx, paragraph, part
 
 STYLES = part(
     "styles",
@@ -21,6 +22,11 @@ def word(body: str, parts: dict[str, tuple[str, str, str]] | None = None) -> Par
     (parsed,) = parse("a.docx", docx(body, parts))
     assert isinstance(parsed, Parsed)
     return parsed
+
+
+def blocks(parsed: ParseResult) -> list[tuple[str, str, bool]]:
+    assert isinstance(parsed, Parsed)
+    return [(block.kind.value, parsed.text[block.start : block.end], block.hidden) for block in parsed.blocks]
 
 
 def row(*cells: str) -> str:
@@ -92,15 +98,18 @@ def test_headers_footers_and_footnotes() -> None:
 
 
 def test_alt_chunks_are_read_in_place() -> None:
-    body = paragraph("before") + '<w:altChunk r:id="r1"/><w:altChunk r:id="r2"/>' + paragraph("after")
+    body = paragraph("before") + '<w:altChunk r:id="r1"/><w:altChunk r:id="r2"/>'
+    body += '<w:altChunk r:id="r3"/><w:altChunk r:id="r3"/><w:altChunk r:id="r4"/>' + paragraph("after")
     parsed = word(
         body,
         {
             "r1": ("aFChunk", "text/html", "<p>imported <b>page</b></p><script>x()</script>"),
-            "r2": ("aFChunk", "application/rtf", "{\\rtf1 unread}"),
+            "r2": ("aFChunk", "application/rtf", "{\\rtf1 of RTF}"),
+            "r3": ("aFChunk", "text/plain", "1 < 2"),
+            "r4": ("aFChunk", "message/rfc822", "unread"),
         },
     )
-    assert parsed.text == "before\n\nimported page\n\nafter"
+    assert parsed.text == "before\n\nimported page\n\nof RTF\n\n1 < 2\n\nafter"
     assert parsed.warnings == ("attachments_not_read",)
 
 
@@ -122,10 +131,124 @@ def test_visible_text_is_not_flagged() -> None:
     assert word(paragraph("shown", run='<w:rPr><w:vanish w:val="0"/><w:sz w:val="20"/></w:rPr>')).warnings == ()
 
 
-def test_comments_are_named_as_unread() -> None:
-    comments = part("comments", paragraph("between us"))
-    parsed = word(paragraph("text"), {"r1": ("comments", WORD + "comments+xml", comments)})
-    assert (parsed.text, parsed.warnings) == ("text", ("comments_not_read",))
+def test_visible_text_of_a_paragraph_stays_whole_beside_hidden_text() -> None:
+    runs = "<w:r><w:t>Pay </w:t></w:r><w:r><w:rPr><w:vanish/></w:rPr><w:t>nobody</w:t></w:r><w:r><w:t>Ada</w:t></w:r>"
+    assert blocks(word(f"<w:p>{runs}</w:p>")) == [("paragraph", "Pay Ada", False), ("paragraph", "nobody", True)]
+
+
+def test_white_text_is_hidden_unless_its_ground_has_a_colour() -> None:
+    white = '<w:rPr><w:color w:val="FFFFFF"/>{}</w:rPr>'
+    assert word(paragraph("ghost", run=white.format(""))).warnings == ("hidden_text",)
+    assert word(paragraph("shown", run=white.format('<w:shd w:fill="000000"/>'))).warnings == ()
+    cell = paragraph("shown", run=white.format(""))
+    assert word(f"<w:tbl><w:tr><w:tc>{cell}</w:tc></w:tr></w:tbl>").warnings == ()
+
+
+def test_comments_follow_what_they_are_on() -> None:
+    comments = part(
+        "comments",
+        f'<w:comment w:id="1" w:author="Ada">{paragraph("Really?")}</w:comment>'
+        f'<w:comment w:id="2">{paragraph("lost")}</w:comment>',
+    )
+    body = '<w:p><w:r><w:t>text</w:t><w:commentReference w:id="1"/></w:r></w:p>' + paragraph("next")
+    parsed = word(body, {"r1": ("comments", WORD + "comments+xml", comments)})
+    assert blocks(parsed) == [
+        ("paragraph", "text", False),
+        ("comment", "Ada: Really?", False),
+        ("paragraph", "next", False),
+        ("comment", "lost", False),
+    ]
+    assert parsed.warnings == ()
+
+
+def test_kinds_of_blocks() -> None:
+    numbered = (
+        '<w:p><w:pPr><w:numPr><w:ilvl w:val="{}"/><w:numId w:val="{}"/></w:numPr></w:pPr><w:r><w:t>{}</w:t></w:r></w:p>'
+    )
+    note = '<w:p><w:r><w:t>claim</w:t><w:endnoteReference w:id="2"/></w:r></w:p>'
+    body = (
+        paragraph("Own", style="Own")
+        + numbered.format(0, 1, "one")
+        + numbered.format(1, 1, "below")
+        + numbered.format(0, 0, "no item")
+        + paragraph("bullet", style="Bullet")
+        + note
+        + f"<w:tbl>{row('Fee', 'Amount')}{row('Travel', '7')}</w:tbl>"
+    )
+    styles = part(
+        "styles",
+        '<w:style w:styleId="H2"><w:name w:val="heading 2"/></w:style>'
+        '<w:style w:styleId="Own"><w:name w:val="Own"/><w:basedOn w:val="H2"/></w:style>'
+        '<w:style w:styleId="Bullet"><w:pPr><w:numPr><w:numId w:val="3"/></w:numPr></w:pPr></w:style>'
+        '<w:style w:styleId="Loop"><w:basedOn w:val="Loop"/></w:style>',
+    )
+    notes = part("endnotes", f'<w:endnote w:id="2">{paragraph("source")}</w:endnote>')
+    parsed = word(
+        body,
+        {
+            "r1": ("styles", WORD + "styles+xml", styles),
+            "r2": ("endnotes", WORD + "endnotes+xml", notes),
+            "r3": ("footer", WORD + "footer+xml", part("ftr", paragraph("bottom"))),
+        },
+    )
+    assert blocks(parsed) == [
+        ("heading", "## Own", False),
+        ("list", "- one\n  - below", False),
+        ("paragraph", "no item", False),
+        ("list", "- bullet", False),
+        ("paragraph", "claim", False),
+        ("footnote", "source", False),
+        ("table", "Fee | Amount\nTravel | 7", False),
+        ("footer", "bottom", False),
+    ]
+    assert parsed.blocks[6].header == "Fee | Amount"
+
+
+def test_merged_cells_name_each_row_that_they_cover() -> None:
+    def cell(text: str, properties: str = "") -> str:
+        return f"<w:tc><w:tcPr>{properties}</w:tcPr>{paragraph(text)}</w:tc>"
+
+    start, goes_on = '<w:vMerge w:val="restart"/>', "<w:vMerge/>"
+    rows = (
+        cell("wide", '<w:gridSpan w:val="2"/>') + cell("c"),
+        cell("a") + cell("b", start) + cell("x"),
+        cell("d") + cell("", goes_on) + cell("y"),
+    )
+    body = "<w:tbl>" + "".join(f"<w:tr>{inner}</w:tr>" for inner in rows) + "</w:tbl>"
+    assert word(body).text == "wide | c\na | b | x\nd | b | y"
+
+
+def test_notes_in_a_table_follow_it() -> None:
+    inner = '<w:p><w:r><w:t>cell</w:t><w:footnoteReference w:id="2"/></w:r></w:p>'
+    notes = part("footnotes", f'<w:footnote w:id="2">{paragraph("source")}</w:footnote>')
+    parsed = word(
+        f"<w:tbl><w:tr><w:tc>{inner}</w:tc></w:tr></w:tbl>", {"r1": ("footnotes", WORD + "footnotes+xml", notes)}
+    )
+    assert blocks(parsed) == [("table", "cell", False), ("footnote", "source", False)]
+
+
+def test_embedded_files_and_imported_word_files() -> None:
+    inner = docx(paragraph("within") + "<w:tbl>" + row("a", "b") + "</w:tbl>")
+    chunk = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
+    data = docx('<w:altChunk r:id="r1"/>', {"r1": ("aFChunk", chunk, inner)})
+    (parsed,) = parse("a.docx", data)
+    assert blocks(parsed) == [("paragraph", "within", False), ("table", "a | b", False)]
+    buffer = io.BytesIO(docx(paragraph("text")))
+    with zipfile.ZipFile(buffer, "a") as target:
+        target.writestr("word/embeddings/inner.docx", inner)
+    parsed, child = parse("a.docx", buffer.getvalue())
+    assert isinstance(child, Parsed)
+    assert (child.suffix, child.text) == ("#attachment-1/inner.docx", "within\n\na | b")
+
+
+def test_a_package_with_links_to_nothing_is_read() -> None:
+    data = docx(paragraph("text"), {"r1": ("header", WORD + "header+xml", "")})
+    assert word(paragraph("text"), {"r1": ("header", WORD + "header+xml", "")}).text == "text"
+    with zipfile.ZipFile(io.BytesIO(data)) as source:
+        parts = {name: source.read(name) for name in source.namelist() if name != "word/r1.part"}
+    (parsed,) = parse("a.docx", archive(parts))
+    assert isinstance(parsed, Parsed)
+    assert (parsed.text, parsed.warnings) == ("text", ("malformed_parts",))
 
 
 def test_a_damaged_side_part_costs_only_itself() -> None:

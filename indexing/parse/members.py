@@ -60,9 +60,10 @@ def read_compressed(source: Source, limits: ParseLimits) -> list[ParseResult]:
     """A file in gzip, bzip2 or xz: its one child, or the members where it is a TAR."""
     nest = _nest(source)
     name = _inner_name(source.name)
-    stream = io.BufferedReader(Unpacked(source.data, limits.max_expanded_bytes), 512)
-    if stream.peek(512)[257:262] == _TAR_MARK or name.lower().endswith(".tar"):
-        return _tar(stream, nest, limits)
+    start = io.BufferedReader(Unpacked(source.data, limits.max_expanded_bytes), 512).peek(512)
+    if start[257:262] == _TAR_MARK or name.lower().endswith(".tar"):
+        # Unbuffered: what comes before the place where a file is cut off must be seen.
+        return _tar(Unpacked(source.data, limits.max_expanded_bytes), nest, limits)
     data = Unpacked(source.data, limits.max_bytes).readall() or b""
     return nest.read(f"#member/{name}", name, data)
 
@@ -71,7 +72,7 @@ def is_tar(data: bytes) -> bool:
     return data[257:262] == _TAR_MARK
 
 
-def _tar(stream: io.BufferedIOBase, nest: Nest, limits: ParseLimits) -> list[ParseResult]:
+def _tar(stream: io.BytesIO | Unpacked, nest: Nest, limits: ParseLimits) -> list[ParseResult]:
     results: list[ParseResult] = []
     try:
         for entry, opened in _tar_entries(stream, limits):
@@ -113,7 +114,9 @@ _EXTENSIONS: Final = {
 }
 
 
-def _tar_entries(stream: io.BufferedIOBase, limits: ParseLimits) -> Iterator[tuple[tarfile.TarInfo, tarfile.TarFile]]:
+def _tar_entries(
+    stream: io.BytesIO | Unpacked, limits: ParseLimits
+) -> Iterator[tuple[tarfile.TarInfo, tarfile.TarFile]]:
     with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header, encoding="utf-8", errors="surrogateescape") as opened:
         for number, entry in enumerate(opened):
             if number >= limits.max_children:

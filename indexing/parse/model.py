@@ -21,8 +21,6 @@ RECOGNISED_TEXT: Final = "recognised_text"
 """Some pages are pictures whose text a program recognised and nobody compared with what is to be seen."""
 ATTACHMENTS_NOT_READ: Final = "attachments_not_read"
 """Files embedded in the file are not part of the text."""
-COMMENTS_NOT_READ: Final = "comments_not_read"
-"""Reviewers' comments are not part of the text."""
 FORMULAS_NOT_COMPUTED: Final = "formulas_not_computed"
 """Some cells of a spreadsheet have a formula and no value, since no program calculated it: the formula is the text."""
 UNBALANCED_QUOTES: Final = "unbalanced_quotes"
@@ -34,9 +32,7 @@ EMBEDDED_DATA_REMOVED: Final = "embedded_data_removed"
 MALFORMED_PARTS: Final = "malformed_parts"
 """A minor part of the file (a header, a footnote) could not be read."""
 
-INCOMPLETE: Final = frozenset(
-    {PAGES_WITHOUT_TEXT, ATTACHMENTS_NOT_READ, COMMENTS_NOT_READ, FORMULAS_NOT_COMPUTED, MALFORMED_PARTS}
-)
+INCOMPLETE: Final = frozenset({PAGES_WITHOUT_TEXT, ATTACHMENTS_NOT_READ, FORMULAS_NOT_COMPUTED, MALFORMED_PARTS})
 """The warnings that say that something of the file is missing in the text; ":" and a detail may follow one."""
 
 MAX_TITLE: Final = 300

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import math
 import re
 from typing import Final, NamedTuple
 
@@ -30,7 +31,9 @@ _LABELS: Final = {
     "latin-1": "cp1252",
     "windows-1252": "cp1252",
     "iso-8859-9": "cp1254",
-    "iso-8859-8-i": "iso8859_8",
+    "iso-8859-8-i": "cp1255",
+    "iso-8859-8": "cp1255",
+    "iso-8859-8-e": "cp1255",
     "iso-8859-11": "cp874",
     "tis-620": "cp874",
     "windows-874": "cp874",
@@ -46,6 +49,24 @@ _LABELS: Final = {
     "x-mac-roman": "mac_roman",
     "macintosh": "mac_roman",
 }
+# Letters from the most to the least frequent in Russian, Hebrew, Greek and Arabic texts.
+_BY_FREQUENCY: Final = (
+    "оеаинтсрвлкмдпуяыьгзбчйхжшюцщэфъё",
+    "יהולארתבמשםענכדחקפסןזטגצךףץ",
+    "αοιετνσηυρπκμςλίωάόγέδήθχφβύώξζψϊΐϋΰ",
+    "اليمنورتبعدهفسقكحةجأشطصخذىزضثإغءئظؤآ",
+)
+_WEIGHTS: Final = tuple(
+    {
+        letter: -0.13 * rank - math.log(sum(math.exp(-0.13 * other) for other in range(len(letters))))
+        for rank, letter in enumerate(letters)
+    }
+    for letters in _BY_FREQUENCY
+)
+"""Logarithms of the letters' shares, which fall by about an eighth from one to the next."""
+_ONE_LINE: Final = 200
+"""Bytes."""
+
 _CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f]")
 
 
@@ -131,7 +152,25 @@ def _guessed(data: bytes) -> Decoded:
         # Western European and Central European pages often tie; the former is far more common.
         if match.encoding == "cp1252" and (match.chaos, -match.coherence) <= (best.chaos, -best.coherence):
             encoding = match.encoding
+    if not best.coherence and len(data) <= _ONE_LINE:
+        encoding = _by_letters(data, [match.encoding for match in matches]) or encoding
     return _with(data, encoding, certain=False)
+
+
+def _by_letters(data: bytes, encodings: list[str]) -> str | None:
+    """Of one line of text, in one of several alphabets, the reading whose letters are as frequent as in its language.
+
+    Too little for the detector, which looks at pairs of letters and says that all fit.
+    """
+    scores: dict[str, float] = {}
+    for encoding in encodings:
+        text = (_strict(data, encoding) or "").lower()
+        letters = [letter for letter in text if letter.isalpha()]
+        foreign = [letter for letter in letters if letter > "\x7f"]
+        for weights in _WEIGHTS:
+            if 2 * len(foreign) > len(letters) and all(letter in weights for letter in foreign):
+                scores[encoding] = sum(weights[letter] for letter in foreign) / len(foreign)
+    return max(scores, key=lambda encoding: scores[encoding]) if scores else None
 
 
 def _sample(data: bytes) -> bytes:

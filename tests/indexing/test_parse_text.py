@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import codecs
 
 import pytest
@@ -36,6 +37,21 @@ def test_unicode_is_decoded_for_certain(data: bytes) -> None:
     [(GERMAN, "cp1252"), (RUSSIAN, "cp866"), (RUSSIAN, "koi8-r"), (JAPANESE, "shift_jis"), (ENGLISH, "cp500")],
 )
 def test_a_guess_is_right_and_says_that_it_is_a_guess(text: str, encoding: str) -> None:
+    assert decode(text.encode(encoding))[::2] == (text, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("נדרשת חתימה על הבקשה לרישום", "iso8859_8"),
+        ("Tesla - נדרשת חתימה על הבקשה", "cp1255"),
+        ("Просьба подписать заявление", "cp1251"),
+        ("Просьба подписать заявление", "cp866"),
+        ("Παρακαλώ υπογράψτε την αίτηση", "cp1253"),
+        ("المطلوب التوقيع على الطلب", "cp1256"),
+    ],
+)
+def test_one_line_is_told_by_how_frequent_its_letters_are(text: str, encoding: str) -> None:
     assert decode(text.encode(encoding))[::2] == (text, False)
 
 
@@ -79,6 +95,32 @@ def test_a_doubtful_decoding_is_kept_with_a_warning() -> None:
     assert isinstance(parsed, Parsed)
     assert parsed.text == GERMAN
     assert parsed.warnings == ("uncertain_encoding",)
+
+
+def test_a_file_that_is_base64_as_a_whole_is_decoded_and_flagged_as_hidden() -> None:
+    text = "נדרשת חתימה על הבקשה לרישום עד סוף השבוע"
+    (parsed,) = parse("a.txt", base64.encodebytes(text.encode("iso8859_8")))
+    assert isinstance(parsed, Parsed)
+    assert parsed.text == text
+    assert parsed.warnings == ("hidden_text", "uncertain_encoding")
+    assert [block.hidden for block in parsed.blocks] == [True]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        base64.b64encode(bytes(range(128, 256)) + bytes(range(32))),  # no text comes out
+        b"key: " + base64.b64encode(b"a key of forty bytes or a little more than that"),
+        b"https" * 20,
+        b"AVeryLongNameOfAFunctionThatIsNoBase64/OrAPathToAFile/12/34",
+        b"deadbeef" * 16,
+    ],
+)
+def test_a_text_that_looks_like_base64_stays_as_it_is(data: bytes) -> None:
+    (parsed,) = parse("a.txt", data)
+    assert isinstance(parsed, Parsed)
+    assert parsed.text == data.decode()
+    assert parsed.warnings == ()
 
 
 def markdown(text: str) -> Parsed:

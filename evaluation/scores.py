@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -98,6 +98,11 @@ def scored(case: Case, ranked: Sequence[str], answer: Answer, spent: Spent, k: i
 def unanswered(case: Case, code: str) -> Scores:
     """The scores of a question that ended in an error, which no measure takes for an answer or a refusal."""
     return Scores(unanswerable=case.unanswerable, declined=False, quality=0.0, failed=code)
+
+
+def qualities(scores: Mapping[bytes, Scores]) -> dict[bytes, float]:
+    """What the gate compares, by question."""
+    return {key: one.quality for key, one in scores.items()}
 
 
 def figures(scores: Sequence[Scores], k: int) -> Figures:

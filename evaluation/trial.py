@@ -15,7 +15,7 @@ from typing import Final, Literal
 from evaluation.change import Change
 from evaluation.gate import MARGIN, Gate, compare
 from evaluation.running import FEATURE, Step, Way, Withdrawn, run
-from evaluation.scores import Scores
+from evaluation.scores import Scores, qualities
 from evaluation.sets import Case, question_key
 from generation.templates import resolve
 from indexing.agreed import chunking_of
@@ -88,7 +88,7 @@ class Trial:
                 scores = await run(way, self.askers, cases, _stepping(told, side))
             found.append(dict(zip(keys, scores, strict=True)))
         before, after = found
-        return Tried(before, after, compare(_qualities(before), _qualities(after), self.margin))
+        return Tried(before, after, compare(qualities(before), qualities(after), self.margin))
 
     def present(self, tenant: TenantHandle, asker: Principal) -> Present:
         """What holds for `tenant` now. Raises as `open_plan` does."""
@@ -161,10 +161,6 @@ class Trying:
                         remedy="begin again",
                     )
         return self.shape(real)
-
-
-def _qualities(scores: Mapping[bytes, Scores]) -> dict[bytes, float]:
-    return {key: one.quality for key, one in scores.items()}
 
 
 def _stepping(told: Told, side: str) -> Step:

@@ -116,6 +116,12 @@ app.command(
     help="Show what tenants used and what it cost; whether all counts agree.",
 )
 app.command(
+    "service.cli.eval:app",
+    name="eval",
+    group=_EVIDENCE,
+    help="Measure a tenant's quality; try a change on every tenant; look for drift.",
+)
+app.command(
     "service.cli.attest:attest",
     name="attest",
     group=_EVIDENCE,

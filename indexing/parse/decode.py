@@ -64,6 +64,7 @@ _WEIGHTS: Final = tuple(
     for letters in _BY_FREQUENCY
 )
 """Logarithms of the letters' shares, which fall by about an eighth from one to the next."""
+_RARE = re.compile(r"[|¢¬^]")
 _ONE_LINE: Final = 200
 """Bytes."""
 
@@ -148,6 +149,8 @@ def _guessed(data: bytes) -> Decoded:
     if best is None:
         return _with(data, "cp1252", certain=False)
     encoding = best.encoding
+    if encoding == "cp037":
+        encoding = _ebcdic(data)
     for match in matches:
         # Western European and Central European pages often tie; the former is far more common.
         if match.encoding == "cp1252" and (match.chaos, -match.coherence) <= (best.chaos, -best.coherence):
@@ -155,6 +158,11 @@ def _guessed(data: bytes) -> Decoded:
     if not best.coherence and len(data) <= _ONE_LINE:
         encoding = _by_letters(data, [match.encoding for match in matches]) or encoding
     return _with(data, encoding, certain=False)
+
+
+def _ebcdic(data: bytes) -> str:
+    """The two common EBCDIC code pages differ in seven signs; the better one has fewer rare ones."""
+    return min(("cp500", "cp037"), key=lambda encoding: len(_RARE.findall(data.decode(encoding))))
 
 
 def _by_letters(data: bytes, encodings: list[str]) -> str | None:

@@ -5,8 +5,9 @@
         -> checked again -> compared, if drawn -> added to the day's sums -> cache, store
         -> settled and audited as the blocks are left
 
-All branching is here; the steps (`retrieval.steps`, `retrieval.cached`) do not call each other. No byte of an answer
-leaves before its intent is durable, and none of a stored one before it was checked again after that.
+All branching is here; the steps (`retrieval.finding`, `retrieval.steps`, `retrieval.cached`) do not call each other.
+No byte of an answer leaves before its intent is durable, and none of a stored one before it was checked again after
+that.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import replace
 from cache.flight import Role as Flight
 from cache.flight import Turn
 from cache.lookup import Mode, Reach
-from retrieval import cached, drift, paying, shadow, steps
+from retrieval import cached, drift, finding, paying, shadow, steps
 from retrieval.outgoing import verdicts_on_record
 from retrieval.question import Answer, AnswerEvent, AnswerPath, Delta, Done, Question, Retrieved
 from tenancy.identity import Principal, Role
@@ -65,7 +66,7 @@ async def answer(path: AnswerPath, principal: Principal, question: Question) -> 
                         yield Delta(served.text)
                         yield Done(served)
                         return
-                vector = await steps.embed(asking)
+                vector = await finding.embed(asking)
                 found = await cached.semantic_hit(asking, asked, vector, served)
                 served = await cached.replay(asking, asked, found)
                 if isinstance(served, Answer):
@@ -73,7 +74,7 @@ async def answer(path: AnswerPath, principal: Principal, question: Question) -> 
                     yield Done(served)
                     return
                 async with shadow.Comparison(asking, asked, served) as comparison:
-                    passages, vector = await steps.passages(asking, vector, plan.breadth)
+                    passages, vector = await finding.passages(asking, vector, plan.breadth)
                     gathered = await steps.sources_of(asking, passages, vector.embedder)
                     draft = await steps.begin(asking, served, gathered.evidence)
                     finished = draft
@@ -111,7 +112,7 @@ async def retrieve(path: AnswerPath, principal: Principal, question: Question) -
             asking = steps.Asking(
                 path, principal, tenant, opened.embedder, opened.engine, plan, question, trail, lease, meter
             )
-            passages, vector = await steps.passages(asking, await steps.embed(asking), plan.top_k)
+            passages, vector = await finding.passages(asking, await finding.embed(asking), plan.top_k)
             seq = await trail.intent()
             await lease.settle(vector.embedder.token_count(plan.query), 0, meter.microunits)
             return Retrieved(asking.plan.query, passages.items, seq, question.request_id)

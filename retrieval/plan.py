@@ -24,6 +24,7 @@ from retrieval.duplicates import DUPLICATES_REVISION
 from retrieval.followup import stand_alone
 from retrieval.fusion import FUSION_REVISION
 from retrieval.question import AnswerPath, Question
+from retrieval.rerank import Reranker
 from retrieval.search import SearchMode
 from tenancy.contract import HiddenText, Mixing
 from tenancy.domain import PermissionDomain, permission_domain
@@ -44,8 +45,8 @@ class Plan:
 
     `room` says what of the model's context is for what, and which turns of the conversation stand in the prompt;
     `conversation` is the digest of all of them as sent. `threshold` is the least strength of evidence that is answered
-    from (`retrieval.abstain`). `mark` is the prompt's canary. `rails` are the guard rails of
-    the tenant's contract.
+    from (`retrieval.abstain`), `reranker` what reads the passages again. `mark` is the prompt's canary. `rails` are the
+    guard rails of the tenant's contract.
     """
 
     query: str
@@ -61,6 +62,7 @@ class Plan:
     mixing: Mixing
     hidden: HiddenText
     threshold: float
+    reranker: Reranker | None
     cache_mode: Mode
     conversation: str | None
     estimate: Estimate
@@ -137,6 +139,7 @@ def make_plan(
         mixing=view.tenant.contract.generation.mixing or settings.mixing,
         hidden=view.tenant.contract.generation.hidden or settings.hidden,
         threshold=settings.threshold if terms.threshold is None else terms.threshold,
+        reranker=path.reranker if terms.rerank else None,
         cache_mode=_cache_mode(path, question, template.name),
         conversation=history_digest(question.history),
         estimate=Estimate(room.fixed + room.sources, room.answer),
@@ -211,7 +214,7 @@ def composite_identity(path: AnswerPath, embedder: Embedder, domain: PermissionD
             top_k=plan.top_k,
             mode=plan.search_mode,
             fusion=f"{FUSION_REVISION}/{DUPLICATES_REVISION}",
-            reranker=None,
+            reranker=None if plan.reranker is None else f"{plan.reranker.name}@{plan.reranker.revision}",
             chunker=f"{CHUNKER_REVISION}/{TERMS_REVISION}",
         ),
     )

@@ -28,6 +28,7 @@ from retrieval.abstain import THRESHOLD
 from retrieval.citations import Citation
 from retrieval.drift import Drift
 from retrieval.passage import Passage
+from retrieval.rerank import Reranker
 from retrieval.search import Collections, SearchMode
 from tenancy.contract import HiddenText, KvSharing, Mixing
 from tenancy.errors import Conflict
@@ -189,6 +190,7 @@ class AnswerPath:
     tally: Tally = field(default_factory=Tally)
     drift: Drift = field(default_factory=Drift)
     desks: Desks = field(default_factory=lambda: Desks(Turns(8)))
+    reranker: Reranker | None = None
 
     def turn(
         self, principal: Principal, tenant: TenantHandle, engine: str | None = None

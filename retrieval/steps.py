@@ -34,12 +34,11 @@ from retrieval.plan import Opened, Plan, open_plan
 from retrieval.question import Answer, AnswerPath, CacheReport, Delta, Done, Question
 from retrieval.recheck import require_readable
 from retrieval.remembered import miss_status
-from retrieval.search import ATTEMPTS, ModelMoved, Passages, open_scope, search
+from retrieval.search import Passages
 from retrieval.sources import Gathered, gather
 from tenancy.errors import InvalidInput, Unavailable
 from tenancy.identity import Principal
 from tenancy.keys import keyed_hash
-from tenancy.pauses import reached
 from tenancy.tenant import TenantHandle
 
 Vector = npt.NDArray[np.float32]
@@ -132,71 +131,6 @@ async def refuse_blocked_question(asking: Asking) -> None:
     texts = (question.query, asking.plan.query, *(turn.text for turn in question.history))
     await asking.path.workers.run(rails.refuse_question, texts)
     asking.trail.note(detail={"rail_question": "pass"})
-
-
-async def embed(asking: Asking) -> AskedVector:
-    return await _embed(asking, asking.embedder)
-
-
-async def passages(asking: Asking, vector: AskedVector, top_k: int) -> tuple[Passages, AskedVector]:
-    """The best `top_k` readable passages, on record as retrieved, and the vector that found them.
-
-    Where the tenant moved to another embedding model meanwhile, the question is embedded with that one.
-    """
-    path = asking.path
-    for _ in range(ATTEMPTS - 1):
-        try:
-            return await _passages(asking, vector, top_k), vector
-        except ModelMoved:
-            vector = await _embed(asking, await path.workers.run(_model_now, asking))
-    return await _passages(asking, vector, top_k), vector
-
-
-def _model_now(asking: Asking) -> Embedder:
-    with asking.tenant.reading() as view:
-        return asking.path.embedders.of(view)
-
-
-async def _passages(asking: Asking, vector: AskedVector, top_k: int) -> Passages:
-    path, plan, embedder = asking.path, asking.plan, vector.embedder
-
-    def found() -> Passages:
-        reached("scope")
-        scope = open_scope(asking.principal, asking.tenant, path.collections)
-        return search(
-            asking.tenant,
-            asking.principal,
-            scope,
-            plan.query,
-            vector.vector,
-            top_k,
-            plan.search_mode,
-            model=embedder.fingerprint,
-            covers=embedder.covers(plan.query),
-            where=plan.where,
-        )
-
-    with asking.hop("retrieve") as use:
-        use.by(asking.engine)
-        # Which engine serves may have changed since: then that one's tenants lend a thread, this once.
-        async with asking.lease.in_time(), path.turn(asking.principal, asking.tenant, asking.engine):
-            result = await path.lanes.of(asking.engine).run(found)
-    domain = result.domain
-    asking.trail.note(
-        policy=Policy(
-            domain=domain.fingerprint,
-            acl_epoch=domain.epochs.acl,
-            corpus_epoch=domain.epochs.corpus,
-            isolation=asking.tenant.contract.tier,
-            template=plan.template.revision,
-        ),
-        resources=[
-            Resource(document=item.document, version=item.version, chunk=item.chunk, stage="retrieved")
-            for item in result.items
-        ],
-        withheld=result.withheld,
-    )
-    return result
 
 
 async def sources_of(asking: Asking, found: Passages, embedder: Embedder) -> Gathered:
@@ -345,15 +279,6 @@ async def _generate_at(
 def _further(so_far: Usage, piece: Piece, count: Callable[[str], int]) -> Usage:
     """What is charged if the stream is cut after `piece`: by the engine's own count where it says one."""
     return piece.usage or replace(so_far, output=so_far.output + count(piece.text))
-
-
-async def _embed(asking: Asking, embedder: Embedder) -> AskedVector:
-    with asking.hop("embed") as use:
-        use.by(embedder.fingerprint.name, embedder.fingerprint.revision)
-        async with asking.lease.in_time(), asking.path.turn(asking.principal, asking.tenant):
-            vector = await asking.path.workers.run(embedder.encode_query, asking.plan.query)
-        use.used(embedder.token_count(asking.plan.query))
-    return AskedVector(embedder, vector)
 
 
 def _salt(asking: Asking, found: Passages, identity: ModelIdentity) -> str:

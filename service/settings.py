@@ -21,6 +21,7 @@ from cache.policy import TemplatePolicy
 from indexing.embedders.port import EmbeddingSettings
 from indexing.parse.settings import ParsingSettings
 from metering.prices import PriceSettings
+from retrieval.rerank import RerankSettings
 from service.settings_reading import keys_of, overlay
 from service.signal_settings import AdminSettings, SignalSettings
 from tenancy.contract import HiddenText, KvSharing, Mixing, Retention, Tier
@@ -61,6 +62,7 @@ class RetrievalSettings(Section, frozen=True):
     mode: Literal["dense", "lexical", "hybrid"]
     threshold: Annotated[float, msgspec.Meta(ge=0, le=1)]
     context_tokens: Positive
+    rerank: RerankSettings
 
 
 class PoolSettings(Section, frozen=True):

@@ -34,6 +34,7 @@ from indexing.ingest import Pipeline
 from indexing.parse.pool import ParsePool
 from indexing.parse.settings import ParsingSettings
 from retrieval.question import AnswerPath, PathSettings
+from retrieval.rerank import CrossEncoderReranker, Reranker, RerankSettings
 from service.alerts import Alerts
 from service.control import Control, open_control
 from service.engines import build_engines
@@ -152,6 +153,7 @@ def _build(settings: Settings, control: Control) -> Services:
         admission=gate(settings.admission, alerts, control, workers),
         settings=_path_settings(settings),
         tariff=open_tariff(settings.prices),
+        reranker=reranker(settings.retrieval.rerank),
     )
     note_tenants(path.routes, control.tenants.count()[0])
     signals = Signals(settings.signals.window_s, settings.signals.tenants, drift=path.drift)
@@ -228,6 +230,11 @@ def open_collections(settings: Settings, embedders: Embedders, engines: Engines)
         waiters=settings.workers.threads // 2,
         gpu=GpuSearch.start(settings.collections.gpu_budget) if settings.collections.gpu_budget else None,
     )
+
+
+def reranker(settings: RerankSettings) -> Reranker | None:
+    """The model that reads passages again, where the settings name one. Raises `InvalidInput`, `Unavailable`."""
+    return CrossEncoderReranker(settings) if settings.model else None
 
 
 def parsers(settings: ParsingSettings) -> ParsePool:

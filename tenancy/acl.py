@@ -1,40 +1,15 @@
-"""Access lists of documents: sets of labels that allow and deny; deny wins, no allow means nobody."""
+"""Access lists of documents as rows."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from sqlalchemy import delete, insert, select
 
 from tenancy import directory
-from tenancy.errors import InvalidInput
-from tenancy.names import nfc_name
+from tenancy.access_list import AccessList, parse_label
 from tenancy.schema import acl, groups, labels, users
 from tenancy.tenant import ReadView, WriteView
 
-
-def parse_label(text: str) -> tuple[str, str]:
-    """Split "user:NAME", "group:NAME" or "tenant" into kind and NFC name. Raises `InvalidInput`."""
-    if text == "tenant":
-        return "tenant", ""
-    kind, colon, name = text.partition(":")
-    if not colon or kind not in {"user", "group"}:
-        raise InvalidInput("a label is user:NAME, group:NAME or tenant", item=text[:200])
-    return kind, nfc_name(name, kind)
-
-
-@dataclass(frozen=True, slots=True)
-class AccessList:
-    """Labels as text. The empty list is valid and lets nobody read."""
-
-    allow: frozenset[str] = field(default_factory=frozenset)
-    deny: frozenset[str] = field(default_factory=frozenset)
-
-    @classmethod
-    def of(cls, allow: Iterable[str] = (), deny: Iterable[str] = ()) -> AccessList:
-        """Validate and normalise labels. Raises `InvalidInput` naming the bad one."""
-        return cls(*(frozenset(_canonical(label) for label in side) for side in (allow, deny)))
+__all__ = ["AccessList", "get_access_list", "parse_label", "set_access_list", "write_access_list"]
 
 
 def set_access_list(view: WriteView, document_id: int, access: AccessList, now: float) -> bool:
@@ -99,8 +74,3 @@ def _ensure_label(view: WriteView, label: str, now: float) -> int:
     if found is not None:
         return int(found)
     return int(view.execute(insert(labels).values(kind=kind, ref=ref).returning(labels.c.id)).scalar_one())
-
-
-def _canonical(label: str) -> str:
-    kind, name = parse_label(label)
-    return "tenant" if kind == "tenant" else f"{kind}:{name}"

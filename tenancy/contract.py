@@ -85,12 +85,14 @@ class AuditTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 class RetrievalTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """What this tenant's questions find. `threshold` is the least strength of evidence that is answered from, in
-    [0, 1]: below it the answer is "not in the documents that you may read".
+    [0, 1]: below it the answer is "not in the documents that you may read". `rerank` false leaves out the deployment's
+    reranking model.
     """
 
     top_k: Annotated[int, msgspec.Meta(ge=1, le=100)] | None = None
     mode: Literal["dense", "lexical", "hybrid"] | None = None
     threshold: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    rerank: bool = True
 
 
 class ChunkingTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):

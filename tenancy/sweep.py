@@ -78,7 +78,7 @@ class Readers:
         return (kind == "user" and ref not in self.names) or (kind == "group" and ref not in self._groups)
 
     def covers_all(self, label_id: int) -> bool:
-        return self._labels[label_id][0] == "tenant"
+        return bool(self._labels[label_id][0] == "tenant")
 
 
 def sweep(view: ReadView, *, some: bool = False) -> Iterator[Swept]:

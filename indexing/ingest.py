@@ -16,16 +16,19 @@ from pathlib import PurePosixPath
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from indexing import documents
 from indexing.catalogue import EMBEDDED
-from indexing.chunk import CHUNKER_REVISION, Chunk, Chunking, chunk
+from indexing.chunk import CHUNKER_REVISION, Chunking, chunk
 from indexing.documents import Content, Stored
+from indexing.drafts import Draft as Draft
+from indexing.drafts import Embedded, Relist, Wanted
+from indexing.drafts import Removal as Removal
+from indexing.drafts import Source as Source
 from indexing.embed import Embedder
 from indexing.filters import misfits
 from indexing.model import claim_model, claim_pipeline, current_since, require_model
-from indexing.origin import API, Origin
+from indexing.origin import Origin
 from indexing.outcome import METADATA_TYPE, Outcome, Status, failed
 from indexing.parse import Parsed, ParseFailure, parse
 from indexing.parse.model import MAX_TITLE, Scalar
@@ -60,82 +63,6 @@ class Pipeline:
     def revision(self) -> str:
         """Equal where equal text gives equal chunks and terms."""
         return json.dumps([CHUNKER_REVISION, TERMS_REVISION, repr(self.chunking)])
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A document as it comes in.
-
-    `access` None keeps the list of a document that is there, and lets nobody read a new one. `media_type` None is
-    recognised from name and content; `title` None is taken from the content, or else the name; `metadata` comes over
-    what the content says. For a file of lines, each line's own title and metadata come first.
-    """
-
-    name: str
-    data: bytes
-    access: AccessList | None = None
-    media_type: str | None = None
-    title: str | None = None
-    metadata: Mapping[str, Scalar] = field(default_factory=dict)
-    origin: Origin = API
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """The sides of an access list that a source gives; None leaves what is stored at the moment of writing.
-
-    An old list is never carried over from the time of comparing: it could undo a revocation.
-    """
-
-    allow: frozenset[str] | None
-    deny: frozenset[str] | None
-
-    def over(self, stored: AccessList) -> AccessList:
-        return AccessList(
-            stored.allow if self.allow is None else self.allow, stored.deny if self.deny is None else self.deny
-        )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Draft:
-    """A document parsed and chunked, not yet embedded. `before` is what was stored when it was compared."""
-
-    name: str
-    version: str
-    title: str
-    parsed: Parsed
-    chunks: Sequence[Chunk]
-    terms: Sequence[bytes]
-    origin: Origin
-    wanted: Wanted
-    before: Stored | None
-
-
-@dataclass(frozen=True, slots=True)
-class Relist:
-    """The text is the same, the access list or the origin may not be."""
-
-    name: str
-    stored: Stored
-    origin: Origin
-    wanted: Wanted
-
-
-@dataclass(frozen=True, slots=True)
-class Removal:
-    """A document whose source is gone."""
-
-    name: str
-    stored: Stored
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Embedded:
-    """A draft with its vectors (chunks, dimension), and the tokens that the model read for them."""
-
-    draft: Draft
-    vectors: npt.NDArray[np.float32]
-    tokens: int
 
 
 Prepared = Draft | Relist | Removal | Outcome

@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -49,7 +50,8 @@ class Pipeline:
 
     `embedder_of` says which model a tenant's collection has now; with it, ingestion goes on where the tenant moves to
     another model meanwhile. Without it, `embedder` is the only one. Where others need the machine too, `turn` waits for
-    this work's turn, and is held while a document is parsed, and while each few chunks are embedded.
+    this work's turn, and is held while a document is parsed, and while each few chunks are embedded. `afford` is told
+    how many tokens a source has before any of them is embedded, and raises where that is too much.
     """
 
     embedder: Embedder
@@ -58,6 +60,7 @@ class Pipeline:
     clock: Callable[[], float] = time.time
     embedder_of: Callable[[ReadView], Embedder] | None = None
     turn: TakeTurn | None = None
+    afford: Callable[[int], None] | None = None
 
     @property
     def revision(self) -> str:
@@ -72,13 +75,18 @@ Writable = Embedded | Relist | Removal | Outcome
 def ingest(tenant: TenantHandle, pipeline: Pipeline, source: Source) -> list[Outcome]:
     """Bring one source into the tenant's collection: one outcome for it, or for each line of a JSON Lines file.
 
-    Raises `ParseFailure` and the other errors of a source that yields nothing, `Conflict`, `ModelMismatch`,
-    `Unavailable`. Afterwards either all of the document is searchable in the new version, or nothing has changed.
+    Raises what the pipeline's `afford` raises, `ParseFailure` and the other errors of a source that yields nothing,
+    `Conflict`, `ModelMismatch`, `Unavailable`. Afterwards either all of the document is searchable in the new version,
+    or nothing has changed.
     """
     with in_turn(pipeline.turn):
         prepared = prepare(tenant, pipeline, source)
     pipeline = at_present(tenant, pipeline)
-    return write(tenant, pipeline, embed(pipeline, prepared))
+    drafts = [item for item in prepared if isinstance(item, Draft)]
+    tokens = {draft.name: _tokens(pipeline, draft) for draft in drafts}
+    if pipeline.afford is not None:
+        pipeline.afford(sum(tokens.values()))
+    return write(tenant, pipeline, embed(pipeline, prepared, tokens))
 
 
 def put_document(tenant: TenantHandle, pipeline: Pipeline, source: Source) -> list[Outcome]:
@@ -126,10 +134,13 @@ def relist(tenant: TenantHandle, name: str, access: AccessList) -> list[Relist]:
     return [Relist(name, stored, stored.origin, Wanted(access.allow, access.deny))]
 
 
-def embed(pipeline: Pipeline, prepared: Sequence[Prepared]) -> list[Writable]:
+def embed(
+    pipeline: Pipeline, prepared: Sequence[Prepared], tokens: Mapping[str, int] = MappingProxyType({})
+) -> list[Writable]:
     """Embed the chunks of all drafts in one call, so that the model works on full batches.
 
-    Where that fails, each draft is tried alone, and only those that fail alone are failures.
+    Where that fails, each draft is tried alone, and only those that fail alone are failures. `tokens` are those of
+    drafts by name, where they are known.
     """
     drafts = [item for item in prepared if isinstance(item, Draft)]
     if not drafts:
@@ -139,16 +150,20 @@ def embed(pipeline: Pipeline, prepared: Sequence[Prepared]) -> list[Writable]:
         vectors = encoded(pipeline.embedder, texts, pipeline.turn)
     except StrongroomError as error:
         if len(drafts) > 1:
-            return [writable for item in prepared for writable in embed(pipeline, [item])]
+            return [writable for item in prepared for writable in embed(pipeline, [item], tokens)]
         return [failed(item.name, error) if isinstance(item, Draft) else item for item in prepared]
     ends = np.cumsum([len(draft.chunks) for draft in drafts])
     pieces = iter(np.split(vectors, ends[:-1]))
 
     def embedded(draft: Draft) -> Embedded:
-        tokens = sum(pipeline.embedder.token_count(piece.text) for piece in draft.chunks)
-        return Embedded(draft, next(pieces), tokens)
+        known = tokens.get(draft.name)
+        return Embedded(draft, next(pieces), _tokens(pipeline, draft) if known is None else known)
 
     return [embedded(item) if isinstance(item, Draft) else item for item in prepared]
+
+
+def _tokens(pipeline: Pipeline, draft: Draft) -> int:
+    return sum(pipeline.embedder.token_count(piece.text) for piece in draft.chunks)
 
 
 def write(tenant: TenantHandle, pipeline: Pipeline, writables: Sequence[Writable]) -> list[Outcome]:

@@ -27,9 +27,9 @@ from tenancy.limits import Limits, TenantLimits
 from tests.indexing.parse_files import docx, paragraph
 from tests.service.conftest import _MEMORY
 from tests.service.house import House, problem
+from tests.service.priced import opened
 from tests.service.test_event_walk import COMMANDS
 from tests.service.test_routes import REQUESTS, SILENT, accepted
-from tests.service.test_usage import PRICES
 
 HEALTH = {("GET", "/healthz/live"), ("GET", "/healthz/ready")}
 OPEN: dict[tuple[str, str], str] = {
@@ -92,13 +92,6 @@ OPEN_COMMANDS: dict[str, str] = dict.fromkeys(
     ),
     _TAKES,
 )  # fmt: skip
-
-
-def opened(folder: Path, **environment: str) -> House:
-    (folder / "prices").mkdir(exist_ok=True)
-    (folder / "prices" / "plan.1.toml").write_text(PRICES)
-    prices = {"STRONGROOM_PRICES__FOLDER": str(folder / "prices"), "STRONGROOM_PRICES__PLAN": "plan"}
-    return House(folder, **prices, **environment)
 
 
 @pytest.fixture(scope="module")

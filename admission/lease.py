@@ -89,6 +89,16 @@ class Lease:
             raise refusal(refused)
         self._held += more
 
+    async def afford(self, money: int) -> None:
+        """The cost is known, but for what is not money: hold exactly that. Raises `LimitExceeded` where that is more
+        than fits.
+        """
+        more = Amounts(money=money - self._held.money)
+        refused = await self._counters.extend(self.id, more, self._used)
+        if refused is not None:
+            raise refusal(refused)
+        self._held += more
+
     async def produced(self, input_tokens: int, output_tokens: int) -> bool:
         """Report the totals so far; whether more may be produced.
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections import Counter
-from collections.abc import Mapping
 from importlib import resources
 from typing import Any, Final
 
 from admission.away import UnfitStore
 from tenancy.breaker import Breaker
-from tenancy.errors import InvalidInput, LimitsUnavailable
+from tenancy.errors import InvalidInput, LimitsUnavailable, Unavailable
+from tenancy.redis_link import ServerLink, Use
 from tenancy.redis_settings import RedisSettings, options
 
 try:
@@ -49,32 +48,26 @@ _SOURCE: Final = resources.files("admission").joinpath("counters.lua").read_text
 TAKES: Final = "#!lua\n" + _SOURCE
 ENDS: Final = "#!lua flags=allow-oom\n" + _SOURCE
 
-_log = logging.getLogger(__name__)
 
-
-class Link:
+class Link(ServerLink):
     """One process's connections to one server, for one event loop at a time; those of a loop that ended are left."""
 
     def __init__(self, settings: RedisSettings, *, breaker: Breaker | None = None) -> None:
         """Opens nothing yet. Raises `InvalidInput` for settings that cannot be used."""
-        self.item = f"redis at {settings.url}"
-        self._breaker = breaker or Breaker(settings.failures, settings.retry_s, longest_s=LONGEST_PAUSE_S)
+        # A server that is back is noticed soon: until then requests are refused for nothing.
+        pauses = breaker or Breaker(settings.failures, settings.retry_s, longest_s=LONGEST_PAUSE_S)
+        super().__init__(settings, _USE, pauses)
         self._settings = settings
         self._client: Any = Redis(connection_pool=_pool(settings))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._shas = {source: hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest() for source in _BOTH}
-        self._checked = False
-        self._detail = "not asked yet"
-        self._counts: Counter[str] = Counter()
 
     async def run(self, source: str, key: str, *arguments: str | bytes) -> bytes:
         """What a script answers; it may run a second time where a connection was lost meanwhile.
 
         Raises `LimitsUnavailable`, at once while the breaker is open.
         """
-        if not self._breaker.admits():
-            self._counts["calls_while_away"] += 1
-            raise LimitsUnavailable("is away and left alone for a while", item=self.item, remedy=_DOCTOR)
+        self._admit(_MISSED)
         try:
             if not self._checked:
                 await self._check()
@@ -86,7 +79,7 @@ class Link:
             raise self._explained(error) from None
         except (OSError, TimeoutError) as error:
             raise self._explained(Disconnected(type(error).__name__)) from None
-        self._available()
+        self._succeeded()
         return found
 
     async def check(self) -> str:
@@ -100,21 +93,8 @@ class Link:
             raise self._explained(error) from None
         except (OSError, TimeoutError) as error:
             raise self._explained(Disconnected(type(error).__name__)) from None
-        self._available()
+        self._succeeded()
         return version
-
-    @property
-    def available(self) -> bool:
-        return not self._breaker.is_open
-
-    @property
-    def detail(self) -> str:
-        return self._detail
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """Events since the process began, by name."""
-        return dict(self._counts)
 
     async def aclose(self) -> None:
         """Close all connections; a later call opens new ones."""
@@ -129,67 +109,42 @@ class Link:
         return self._client
 
     async def _check(self) -> str:
-        """Version and eviction policy. Another server may have taken the place of one that was away."""
-        found: dict[str, Any] = await self._here().info("server", "memory")
-        version = str(found.get("redis_version", "0"))
-        parts = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-        if parts < LEAST_VERSION:
-            raise self._unfit(f"has version {version}", "run Redis 7 or newer")
-        policy = str(found.get("maxmemory_policy", "unknown"))
-        if policy != "noeviction":
-            raise self._unfit(
-                f"has maxmemory-policy {policy}",
-                "set maxmemory-policy noeviction: what Redis evicts here was spent, and would be free again",
-            )
+        """Another server may have taken the place of one that was away."""
+        version = self._fit(await self._here().info("server", "memory"))
         self._checked = True
         return version
 
-    def _unfit(self, reason: str, remedy: str) -> UnfitStore:
-        self._note(f"not fit: it {reason}", at_once=True)
-        return UnfitStore(reason, item=self.item, remedy=remedy)
-
-    def _available(self) -> None:
-        self._detail = "available"
-        if self._breaker.succeeded():
-            self._counts["recoveries"] += 1
-            _log.warning("the counters at Redis are back")
-
-    def _explained(self, error: RedisError) -> LimitsUnavailable:
-        self._counts["calls_while_away"] += 1
-        if isinstance(error, OutOfMemoryError):
-            return LimitsUnavailable("is out of memory", item=self.item, remedy="raise maxmemory")
-        if isinstance(error, ReadOnlyError):
-            self._checked = False
-            return LimitsUnavailable("is a replica, which takes no writes", item=self.item, remedy="name the primary")
-        refused = isinstance(error, AuthenticationError | NoPermissionError)
+    def _explained(self, error: RedisError) -> Unavailable:
+        self._count(_MISSED)
         kind = type(error).__name__
-        if isinstance(error, ResponseError) and not refused:
+        if isinstance(error, OutOfMemoryError):
+            return self._failed("full", kind)
+        if isinstance(error, ReadOnlyError):
+            return self._failed("replica", kind)
+        if isinstance(error, AuthenticationError | NoPermissionError):
+            return self._failed("refused", kind)
+        if isinstance(error, ResponseError):
             return LimitsUnavailable(
                 f"refused a step of the counters ({kind})",
                 item=self.item,
                 remedy="its keys {sr:admission}:* were changed by another program, or its version differs",
             )
-        self._note(f"away ({kind})", at_once=refused)
-        if refused:
-            return LimitsUnavailable(
-                "refuses this user or password",
-                item=self.item,
-                remedy=f"check {SECTION}.username, {SECTION}.password_file and the user's ACL",
-            )
-        return LimitsUnavailable(
-            f"cannot be used ({kind})", item=self.item, remedy="check that it runs and is reachable"
-        )
-
-    def _note(self, detail: str, *, at_once: bool) -> None:
-        self._checked = False
-        self._detail = detail
-        if self._breaker.failed(at_once=at_once):
-            self._counts["outages"] += 1
-            _log.warning("the counters at Redis are %s: requests are admitted by what contracts say of that", detail)
+        return self._failed("away", kind)
 
 
 _BOTH: Final = (TAKES, ENDS)
-_DOCTOR: Final = "see `strongroom doctor`"
+_MISSED: Final = "calls_while_away"
+_USE: Final = Use(
+    section=SECTION,
+    least=LEAST_VERSION,
+    evicts="what Redis evicts here was spent, and would be free again",
+    when_full="raise maxmemory",
+    failed=LimitsUnavailable,
+    unfit=UnfitStore,
+    away="the counters at Redis are %s: requests are admitted by what contracts say of that",
+    back="the counters at Redis are back",
+    log=logging.getLogger(__name__),
+)
 
 
 def _pool(settings: RedisSettings) -> BlockingConnectionPool:
@@ -207,6 +162,4 @@ def _pool(settings: RedisSettings) -> BlockingConnectionPool:
         connection_class=kind,
         timeout=settings.timeout_s,
         retry=again,
-        protocol=2,
-        client_name="strongroom",
     )

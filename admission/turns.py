@@ -141,14 +141,14 @@ class FromThread:
     def turn(self) -> Iterator[None]:
         """The party's turn, waited for by this thread. Raises `Unavailable` where too many wait."""
         turn = self._turns.turn(self._party)
-        held = self._do(turn.__aenter__())
+        held = self.do(turn.__aenter__())
         try:
             yield
         finally:
             if held:
-                self._do(turn.__aexit__(None, None, None))
+                self.do(turn.__aexit__(None, None, None))
 
-    def _do(self, step: Coroutine[Any, Any, object]) -> bool:
+    def do(self, step: Coroutine[Any, Any, object]) -> bool:
         """Whether the loop did `step`."""
         try:
             done = asyncio.run_coroutine_threadsafe(step, self._loop)

@@ -7,12 +7,11 @@ meanwhile. A document is searchable as a whole or not at all: its rows, access l
 from __future__ import annotations
 
 import hashlib
-import json
-import time
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import BinaryIO, Final
 
 import numpy as np
@@ -21,25 +20,24 @@ import numpy.typing as npt
 from indexing import documents, items
 from indexing.agreed import chunking_of
 from indexing.carrying import carrying, carrying_nothing
-from indexing.catalogue import EMBEDDED
-from indexing.chunk import CHUNKER_REVISION, Chunk, Chunking, Ruler, chunk, embedded_text
+from indexing.chunk import Chunk, Ruler, chunk, embedded_text
 from indexing.chunk_rows import NotCarried
 from indexing.documents import Content, Stored
-from indexing.embed import Embedder
 from indexing.filters import misfits
 from indexing.model import claim_model, claim_pipeline, current_since, require_model
 from indexing.origin import Origin
 from indexing.outcome import METADATA_TYPE, Change, Outcome, Status, failed, written
-from indexing.parse import Parsed, ParseFailure, ParseLimits, ParseResult, parse
+from indexing.parse import Parsed, ParseFailure
 from indexing.parse.model import MAX_TITLE, Scalar
+from indexing.pipeline import Pipeline as Pipeline
 from indexing.prepared import Draft, Embedded, Move, Prepared, Relist, Removal, Wanted, Writable
 from indexing.prepared import Source as Source
-from indexing.stepwise import TakeTurn, encoded, in_turn
-from indexing.terms import TERMS_REVISION, pack, term_postings
+from indexing.stepwise import encoded, in_turn
+from indexing.terms import pack, term_postings
 from tenancy.acl import AccessList, get_access_list, set_access_list
 from tenancy.errors import Conflict, InvalidInput, ModelMismatch, StrongroomError
 from tenancy.names import MAX_DOCUMENT_NAME, nfc_name
-from tenancy.tenant import ReadView, TenantHandle, WriteView
+from tenancy.tenant import TenantHandle, WriteView
 
 _MOVES: Final = 2
 """Changes of the tenant's model that one write follows."""
@@ -49,52 +47,22 @@ _PIECE: Final = 2**20
 _ERASING: Final = frozenset({Change.UPDATED, Change.REMOVED})
 """Changes that take text out of the database: it leaves the write-ahead log too."""
 
-Parse = Callable[[TenantHandle, str, bytes | BinaryIO, str | None], list[ParseResult]]
-"""From a tenant, a file's name, its content and its media type, if known, to its documents: `ParsePool.parse`."""
-
-
-def parse_here(
-    _tenant: TenantHandle, name: str, content: bytes | BinaryIO, media_type: str | None
-) -> list[ParseResult]:
-    """Parse in this process, for files that can be trusted; see `indexing.parse.pool` for others."""
-    return parse(name, content if isinstance(content, bytes) else content.read(), media_type)
-
-
-@dataclass(frozen=True, slots=True)
-class Pipeline:
-    """What turns documents into rows. `engine_of` names where a tenant's first collection is made.
-
-    `embedder_of` says which model a tenant's collection has now; with it, ingestion goes on where the tenant moves to
-    another model meanwhile. Without it, `embedder` is the only one. Where others need the machine too, `turn` waits for
-    this work's turn, and is held while a document is parsed, and while each few chunks are embedded. `parse` is where
-    files are parsed; longer ones than `max_bytes` are not even read.
-    """
-
-    embedder: Embedder
-    chunking: Chunking = field(default_factory=Chunking)
-    engine_of: Callable[[TenantHandle], str] = lambda _tenant: EMBEDDED
-    clock: Callable[[], float] = time.time
-    embedder_of: Callable[[ReadView], Embedder] | None = None
-    turn: TakeTurn | None = None
-    parse: Parse = parse_here
-    max_bytes: int = ParseLimits().max_bytes
-
-    @property
-    def revision(self) -> str:
-        """Equal where equal text gives equal chunks and terms."""
-        return json.dumps([CHUNKER_REVISION, TERMS_REVISION, repr(self.chunking)])
-
 
 def ingest(tenant: TenantHandle, pipeline: Pipeline, source: Source) -> list[Outcome]:
     """Bring one source into the tenant's collection: one outcome for it, or for each line of a JSON Lines file.
 
-    Raises `ParseFailure` and the other errors of a source that yields nothing, `Conflict`, `ModelMismatch`,
-    `Unavailable`. Afterwards either all of the document is searchable in the new version, or nothing has changed.
+    Raises what the pipeline's `afford` raises, `ParseFailure` and the other errors of a source that yields nothing,
+    `Conflict`, `ModelMismatch`, `Unavailable`. Afterwards either all of the document is searchable in the new version,
+    or nothing has changed.
     """
     with in_turn(pipeline.turn):
         prepared = prepare(tenant, pipeline, source)
     pipeline = at_present(tenant, pipeline)
-    return write(tenant, pipeline, embed(pipeline, prepared))
+    drafts = [item for item in prepared if isinstance(item, Draft)]
+    tokens = {draft.name: _tokens(pipeline, draft) for draft in drafts}
+    if pipeline.afford is not None:
+        pipeline.afford(sum(tokens.values()))
+    return write(tenant, pipeline, embed(pipeline, prepared, tokens))
 
 
 def put_document(tenant: TenantHandle, pipeline: Pipeline, source: Source) -> list[Outcome]:
@@ -146,9 +114,12 @@ def relist(tenant: TenantHandle, failure: Outcome, access: AccessList) -> Relist
     return Relist(name, stored, stored.origin, Wanted(access.allow, access.deny), failure)
 
 
-def embed(pipeline: Pipeline, prepared: Sequence[Prepared]) -> list[Writable]:
+def embed(
+    pipeline: Pipeline, prepared: Sequence[Prepared], tokens: Mapping[str, int] = MappingProxyType({})
+) -> list[Writable]:
     """Embed the chunks of all drafts in one call, so that the model works on full batches; but those whose vectors are
-    carried over. Where that fails, each draft is tried alone, and only those that fail alone are failures.
+    carried over. Where that fails, each draft is tried alone, and only those that fail alone are failures. `tokens` are
+    those of drafts by name, where they are known.
     """
     drafts = [item for item in prepared if isinstance(item, Draft)]
     if not drafts:
@@ -158,17 +129,21 @@ def embed(pipeline: Pipeline, prepared: Sequence[Prepared]) -> list[Writable]:
         vectors = encoded(pipeline.embedder, texts, pipeline.turn)
     except StrongroomError as error:
         if len(drafts) > 1:
-            return [writable for item in prepared for writable in embed(pipeline, [item])]
+            return [writable for item in prepared for writable in embed(pipeline, [item], tokens)]
         return [failed(item.name, error) if isinstance(item, Draft) else item for item in prepared]
     ends = np.cumsum([len(draft.fresh) for draft in drafts])
     pieces = iter(np.split(vectors, ends[:-1]))
 
     def embedded(draft: Draft) -> Embedded:
-        read = (embedded_text(piece.text, piece.context) for piece in draft.fresh)
-        tokens = sum(pipeline.embedder.token_count(text) for text in read)
-        return Embedded(draft, next(pieces), tokens)
+        known = tokens.get(draft.name)
+        return Embedded(draft, next(pieces), _tokens(pipeline, draft) if known is None else known)
 
     return [embedded(item) if isinstance(item, Draft) else item for item in prepared]
+
+
+def _tokens(pipeline: Pipeline, draft: Draft) -> int:
+    """Those that the model has to read."""
+    return sum(pipeline.embedder.token_count(embedded_text(piece.text, piece.context)) for piece in draft.fresh)
 
 
 def write(tenant: TenantHandle, pipeline: Pipeline, writables: Sequence[Writable]) -> list[Outcome]:

@@ -10,9 +10,9 @@ and a flood of them is refused. What withdraws is not counted at all.
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 from litestar.enums import ScopeType
 from litestar.middleware import ASGIMiddleware
@@ -33,6 +33,9 @@ from tenancy.tenant import TenantHandle
 
 ADMITS: Final = "admits"
 FREE: Final = "free"
+
+Afford = Callable[[int, str], Coroutine[Any, Any, None]]
+"""Hold the money for so many tokens of a model. Raises `LimitExceeded`."""
 
 _BYTES_OF_TOKEN: Final = 4
 _MUCH: Final = 1_000_000_000
@@ -110,20 +113,32 @@ async def loading(
     model: str,
     size: int,
     request_id: str | None = None,
-) -> AsyncIterator[None]:
+) -> AsyncIterator[Afford]:
     """Admit documents of `size` bytes that `model` embeds: a request, and what that costs of the month's money. Tokens
     a minute are those of questions: a large document has more of them than a minute has.
 
+    How many tokens it has shows when it is parsed: what the block gets then holds the money for them, before they are
+    embedded, or raises `LimitExceeded`.
+
     Raises `LimitExceeded`, having taken nothing, and `Unavailable` without a price list.
     """
-    price = tariff.meter(tenant.contract.usage).prices.price("embed", model)
-    # Where it costs anything it needs something, so that a month that is spent takes no more documents.
-    expected = max(price.of(size // _BYTES_OF_TOKEN, 0), min(1, price.of(_MUCH, 0)))
+    prices = tariff.meter(tenant.contract.usage).prices
+
+    def cost(tokens: int, model: str) -> int:
+        price = prices.price("embed", model)
+        # Where it costs anything it needs something, so that a month that is spent takes no more documents.
+        return max(price.of(tokens, 0), min(1, price.of(_MUCH, 0)))
+
+    expected = cost(size // _BYTES_OF_TOKEN, model)
     admitted = gate.admit(
         principal, Estimate(0, 0), tenant.contract, request_id=request_id, price=lambda _read, _written: expected
     )
     async with admitted as lease:
+
+        async def afford(tokens: int, model: str) -> None:
+            await lease.afford(cost(tokens, model))
+
         try:
-            yield
+            yield afford
         finally:
             await lease.settle(0, 0, trail.microunits)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -56,6 +57,10 @@ COMMAND_S: Final = 10.0
 """Seconds that a command waits for one answer of the cache's server."""
 
 
+AffordTokens = Callable[[int], Coroutine[Any, Any, None]]
+"""Hold what so many tokens of documents cost. Raises `LimitExceeded`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """Everything that a server, or a command that asks questions, works with."""
@@ -81,14 +86,20 @@ class Services:
             self.path.drift.forget(tenant_id)
         return gone
 
-    def in_turn(self, principal: Principal, tenant: TenantHandle) -> Pipeline:
+    def in_turn(self, principal: Principal, tenant: TenantHandle, afford: AffordTokens | None = None) -> Pipeline:
         """The pipeline for documents of `principal` that come in beside questions: bulk work, a few chunks at a time.
+        `afford` is told of each document's tokens before they are embedded, and may refuse them.
 
         Within the event loop; the pipeline is for another thread.
         """
         party = Party(principal.tenant_id, principal.user_id, float(tenant.contract.weight), "batch")
         turns = FromThread(asyncio.get_running_loop(), self.path.desks.shared, party)
-        return replace(self.pipeline, turn=turns.turn)
+
+        def afforded(tokens: int) -> None:
+            if afford is not None:
+                turns.do(afford(tokens))
+
+        return replace(self.pipeline, turn=turns.turn, afford=afforded)
 
     async def settle(self, tenant: TenantHandle) -> None:
         """Whoever is told that a change is done finds it so at the tenant's engine as well. Raises `Unavailable`."""

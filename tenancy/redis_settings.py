@@ -57,6 +57,8 @@ def options(settings: RedisSettings, section: str = "cache.redis") -> Mapping[st
         "socket_timeout": settings.timeout_s,
         "socket_connect_timeout": settings.connect_timeout_s,
         "max_connections": settings.connections,
+        "protocol": 2,
+        "client_name": "strongroom",
     }
     if url.scheme == "unix":
         return found | {"unix_socket_path": url.path}

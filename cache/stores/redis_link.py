@@ -6,15 +6,14 @@ Every failure leaves here as `Unavailable` or `Corrupt`. Nothing that is sent or
 from __future__ import annotations
 
 import logging
-import threading
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from cache.stores.port import UnfitStore
 from cache.stores.redis_scripts import Script
 from tenancy.breaker import Breaker
 from tenancy.errors import Corrupt, InvalidInput, Unavailable
+from tenancy.redis_link import ServerLink, Use
 from tenancy.redis_settings import RedisSettings, options
 
 try:
@@ -41,35 +40,36 @@ except ImportError:
 
 LEAST_VERSION: Final = (8, 0)
 T = TypeVar("T")
-_logger = logging.getLogger(__name__)
+_USE: Final = Use(
+    section="cache.redis",
+    least=LEAST_VERSION,
+    evicts="quotas are kept per tenant, and Redis would evict another tenant's",
+    when_full="raise maxmemory, or lower the quotas",
+    failed=Unavailable,
+    unfit=UnfitStore,
+    away="the cache at Redis is %s: questions are answered afresh",
+    back="the cache at Redis is back",
+    log=logging.getLogger(__name__),
+)
 # What Redis says of a key of another type, and of a script that met a value which it cannot read.
 _DAMAGE: Final = ("WRONGTYPE", "user_script")
 
 
-class Link:
+class Link(ServerLink):
     """One process's connections to one server. Safe for threads."""
 
     def __init__(self, settings: RedisSettings, *, breaker: Breaker | None = None) -> None:
         """Opens nothing yet. Raises `InvalidInput` for settings that cannot be used."""
-        self.item = f"redis at {settings.url}"
+        super().__init__(settings, _USE, breaker or Breaker(settings.failures, settings.retry_s))
         # One try more where the connection that a pool kept was closed meanwhile; none where the server is slow.
         again = Retry(NoBackoff(), 1, supported_errors=(Disconnected,))
-        self._client: Any = redis.Redis(
-            **options(settings), retry=again, protocol=2, decode_responses=False, client_name="strongroom"
-        )
-        self._breaker = breaker or Breaker(settings.failures, settings.retry_s)
-        self._checked = False
-        self._detail = "not asked yet"
-        self._counts: Counter[str] = Counter()
-        self._lock = threading.Lock()
+        self._client: Any = redis.Redis(**options(settings), retry=again, decode_responses=False)
 
     def call(self, work: Callable[[Any], T], *, write: bool = False) -> T:
         """What `work` returns. Raises `Unavailable`, at once while the breaker is open; `Corrupt` for keys of wrong
         types.
         """
-        if not self._breaker.admits():
-            self._count("writes_dropped" if write else "misses_while_away")
-            raise Unavailable("is away and left alone for a while", item=self.item, remedy="see `strongroom doctor`")
+        self._admit(_missed(write))
         try:
             if not self._checked:
                 self._check()
@@ -78,7 +78,7 @@ class Link:
             raise self._explained(error, write=write) from None
         except OSError as error:
             raise self._explained(Disconnected(str(error)), write=write) from None
-        self._available()
+        self._succeeded()
         return done
 
     def script(self, script: Script, tenant_prefix: str, *arguments: Any) -> Any:
@@ -93,20 +93,6 @@ class Link:
         self._checked = False
         return self.call(lambda client: str(client.info("server")["redis_version"]))
 
-    @property
-    def available(self) -> bool:
-        return not self._breaker.is_open
-
-    @property
-    def detail(self) -> str:
-        return self._detail
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """Events since the process began, by name."""
-        with self._lock:
-            return dict(self._counts)
-
     def close(self) -> None:
         self._client.close()
 
@@ -118,70 +104,33 @@ class Link:
             return client.eval(script.source, len(keys), *keys, *values)
 
     def _check(self) -> None:
-        """Version, vector sets, eviction policy. Another server may have taken the place of one that was away."""
-        found: dict[str, Any] = self._client.info("server", "memory")
-        version = str(found.get("redis_version", "0"))
-        parts = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-        if parts < LEAST_VERSION:
-            raise self._unfit(f"has version {version}", "run Redis 8 or newer")
+        """Version, eviction policy, vector sets. Another server may have taken the place of one that was away."""
+        self._fit(self._client.info("server", "memory"))
         try:
             self._client.execute_command("VCARD", "sr:{-}:v:-")
         except ResponseError as error:
             if "unknown command" not in str(error).lower():
                 raise
             raise self._unfit("has no vector sets", "run Redis 8 or newer, built with vector sets") from None
-        policy = str(found.get("maxmemory_policy", "unknown"))
-        if policy != "noeviction":
-            raise self._unfit(
-                f"has maxmemory-policy {policy}",
-                "set maxmemory-policy noeviction: quotas are kept per tenant, and Redis would evict another tenant's",
-            )
         self._checked = True
-
-    def _unfit(self, reason: str, remedy: str) -> UnfitStore:
-        self._note(f"not fit: it {reason}", at_once=True)
-        return UnfitStore(reason, item=self.item, remedy=remedy)
-
-    def _available(self) -> None:
-        self._detail = "available"
-        if self._breaker.succeeded():
-            self._count("recoveries")
-            _logger.warning("the cache at Redis is back")
 
     def _explained(self, error: RedisError, *, write: bool) -> Unavailable | Corrupt:
         kind = type(error).__name__
         self._count(f"failed_{kind}")
-        self._count("writes_dropped" if write else "misses_while_away")
+        self._count(_missed(write))
         if isinstance(error, OutOfMemoryError):
-            # What is there can still be read; only nothing is added.
-            return Unavailable("is out of memory", item=self.item, remedy="raise maxmemory, or lower the quotas")
+            return self._failed("full", kind)
         if isinstance(error, ReadOnlyError):
             self._client.connection_pool.disconnect(inuse_connections=False)
-            self._checked = False
-            return Unavailable("is a replica, which takes no writes", item=self.item, remedy="name the primary")
+            return self._failed("replica", kind)
         if isinstance(error, ResponseError) and any(word in str(error) for word in _DAMAGE):
             return Corrupt(
                 "holds keys that this program did not write", item=self.item, remedy="strongroom cache repair"
             )
-        refused = isinstance(error, AuthenticationError | NoPermissionError)
-        # A server that answers costs no time; one that does not, or refuses everything, is left alone.
-        if refused or not isinstance(error, ResponseError | MaxConnectionsError):
-            self._note(f"away ({kind})", at_once=refused)
-        if refused:
-            return Unavailable(
-                "refuses this user or password",
-                item=self.item,
-                remedy="check cache.redis.username, cache.redis.password_file and the user's ACL",
-            )
-        return Unavailable(f"cannot be used ({kind})", item=self.item, remedy="check that it runs and is reachable")
+        if isinstance(error, AuthenticationError | NoPermissionError):
+            return self._failed("refused", kind)
+        return self._failed("away", kind, answers=isinstance(error, ResponseError | MaxConnectionsError))
 
-    def _note(self, detail: str, *, at_once: bool) -> None:
-        self._checked = False
-        self._detail = detail
-        if self._breaker.failed(at_once=at_once):
-            self._count("outages")
-            _logger.warning("the cache at Redis is %s: questions are answered afresh", detail)
 
-    def _count(self, event: str) -> None:
-        with self._lock:
-            self._counts[event] += 1
+def _missed(write: bool) -> str:
+    return "writes_dropped" if write else "misses_while_away"

@@ -24,7 +24,7 @@ from indexing.items import Item, list_items
 from indexing.outcome import Outcome
 from service.auth import QUERY, principal_of, request_id_of
 from service.bodies import AccessBody, DocumentBody
-from service.charging import ADMITS, FREE, WITHDRAWS, loading
+from service.charging import ADMITS, FREE, WITHDRAWS, Afford, loading
 from service.openapi import PROBLEMS
 from service.operation import operation
 from service.problems import Malformed
@@ -196,13 +196,14 @@ def _writing(services: Services) -> list[HTTPRouteHandler]:
                 trail.note(detail=_lists(source.access))
             tenant = await run(control.tenants.open, principal)
             turn = services.loading.turn(principal.tenant_id)
-            async with _admitted(services, request, trail, tenant, source), turn as workers:
+            async with _admitted(services, request, trail, tenant, source) as afford, turn as workers:
                 await trail.intent()
                 tenant = await workers.run(control.tenants.open, principal)
                 with embedding(trail, services.path.tariff, tenant) as use:
                     model = (await workers.run(at_present, tenant, services.pipeline)).embedder.fingerprint
                     use.by(model.name, model.revision)
-                    outcomes = await workers.run(put_document, tenant, services.in_turn(principal, tenant), source)
+                    pipeline = services.in_turn(principal, tenant, lambda tokens: afford(tokens, model.name))
+                    outcomes = await workers.run(put_document, tenant, pipeline, source)
                     use.used(sum(outcome.tokens for outcome in outcomes))
                 trail.note(detail={"outcomes": len(outcomes), **_detail(outcomes)})
                 await services.settle(tenant)
@@ -240,7 +241,7 @@ def _writing(services: Services) -> list[HTTPRouteHandler]:
 
 def _admitted(
     services: Services, request: Request[Any, Any, Any], trail: Trail, tenant: TenantHandle, source: Source
-) -> AbstractAsyncContextManager[None]:
+) -> AbstractAsyncContextManager[Afford]:
     path, model = services.path, services.path.embedders.default.fingerprint.name
     return loading(
         path.admission, path.tariff, trail, principal_of(request), tenant,

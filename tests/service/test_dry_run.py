@@ -16,8 +16,9 @@ from tenancy.contract import Contract, GenerationTerms
 from tenancy.identity import Role
 from tenancy.limits import Limits, TenantLimits
 from tests.service.house import House, problem
+from tests.service.priced import ledger_of, opened
 from tests.service.test_roots import mint
-from tests.service.test_usage import PRICES, by_hop, ledger_of, used
+from tests.service.test_usage import by_hop, used
 from tests.support.spent import Spent, spent
 
 QUESTION = {"query": "How long is the notice period?"}
@@ -30,9 +31,7 @@ LIMITS = TenantLimits(
 
 @pytest.fixture
 def house(folder: Path) -> Iterator[House]:
-    (folder / "prices").mkdir()
-    (folder / "prices" / "plan.1.toml").write_text(PRICES)
-    made = House(folder, STRONGROOM_PRICES__FOLDER=str(folder / "prices"), STRONGROOM_PRICES__PLAN="plan")
+    made = opened(folder)
     with made.client:
         made.put("acme", "notice.md", "The notice period is three months.", allow=["tenant"])
         made.services.control.tenants.set_contract("acme", Contract(admission=LIMITS))

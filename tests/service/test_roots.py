@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,28 +19,13 @@ from tenancy.contract import Contract
 from tenancy.identity import Role
 from tenancy.limits import TenantLimits
 from tests.service.house import House, problem
-from tests.service.test_usage import PRICES
+from tests.service.priced import house, opened
+
+__all__ = ["house"]
 
 QUESTION = {"query": "How long is the notice period?", "cache": "bypass"}
 CHAT = {"model": "extractive-1", "messages": [{"role": "user", "content": QUESTION["query"]}]}
 ROUTES = {"/v1/answers": QUESTION, "/v1/retrieve": {"query": QUESTION["query"]}, "/v1/chat/completions": CHAT}
-
-
-def opened(folder: Path, **environment: str) -> House:
-    (folder / "prices").mkdir(exist_ok=True)
-    (folder / "prices" / "plan.1.toml").write_text(PRICES)
-    prices = {"STRONGROOM_PRICES__FOLDER": str(folder / "prices"), "STRONGROOM_PRICES__PLAN": "plan"}
-    return House(folder, **prices, **environment)
-
-
-@pytest.fixture
-def house(folder: Path) -> Iterator[House]:
-    made = opened(folder)
-    with made.client:
-        for tenant in ("acme", "globex"):
-            made.put(tenant, "notice.md", "The notice period is three months.", allow=["tenant"])
-        yield made
-    made.close()
 
 
 def mint(house: House, key: str, parent: str | None = None, **terms: Any) -> dict[str, Any]:

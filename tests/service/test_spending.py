@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import os
 import signal
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -25,20 +24,10 @@ from tenancy.contract import Contract
 from tenancy.identity import Role
 from tenancy.limits import Limits, TenantLimits
 from tests.service.house import MASTER, House, problem
+from tests.service.priced import QUESTION, house, ledger_of, price_list
 from tests.service.test_server import serving
-from tests.service.test_usage import PRICES, QUESTION, ledger_of
 
-
-@pytest.fixture
-def house(folder: Path) -> Iterator[House]:
-    (folder / "prices").mkdir()
-    (folder / "prices" / "plan.1.toml").write_text(PRICES)
-    made = House(folder, STRONGROOM_PRICES__FOLDER=str(folder / "prices"), STRONGROOM_PRICES__PLAN="plan")
-    with made.client:
-        for tenant in ("acme", "globex"):
-            made.put(tenant, "notice.md", "The notice period is three months.", allow=["tenant"])
-        yield made
-    made.close()
+__all__ = ["house"]
 
 
 def asked(house: House, user: str, tenant: str = "acme") -> int:
@@ -111,14 +100,11 @@ def test_a_service_that_is_built_anew_refuses_what_was_spent_before(house: House
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_spent_budget_stays_spent_over_kills_and_restarts(folder: Path) -> None:
-    (folder / "prices").mkdir()
-    (folder / "prices" / "plan.1.toml").write_text(PRICES)
     variables = {
         "STRONGROOM_DATA_DIR": str(folder / "data"),
         "STRONGROOM_MASTER_KEY": base64.b64encode(MASTER.value).decode(),
         "STRONGROOM_EMBEDDING__MODEL": "hashing:256",
-        "STRONGROOM_PRICES__FOLDER": str(folder / "prices"),
-        "STRONGROOM_PRICES__PLAN": "plan",
+        **price_list(folder),
     }
     environment = {name: value for name, value in os.environ.items() if not name.startswith("STRONGROOM_")} | variables
     limit = 50_000

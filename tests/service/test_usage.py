@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -29,45 +28,11 @@ from tenancy.contract import Contract
 from tenancy.errors import InvalidInput
 from tenancy.identity import Role
 from tests.service.house import MASTER, House, problem
+from tests.service.priced import QUESTION, house, ledger_of
 from tests.service.test_deletion import delete
 from tests.service.test_pruning import Commands, command
 
-__all__ = ["command"]
-
-PRICES = """
-plan = "plan"
-revision = "1"
-since = 2020-01-01
-[hops.embed]
-input_per_million = 1_000_000
-[hops.retrieve]
-call = 70
-[hops.cache]
-call = 3
-output_per_million = 500_000
-[hops.generate]
-call = 1_000
-input_per_million = 10_000_000
-output_per_million = 20_000_000
-"""
-QUESTION = {"query": "How long is the notice period?", "feature": "help"}
-
-
-@pytest.fixture
-def house(folder: Path) -> Iterator[House]:
-    (folder / "prices").mkdir()
-    (folder / "prices" / "plan.1.toml").write_text(PRICES)
-    made = House(folder, STRONGROOM_PRICES__FOLDER=str(folder / "prices"), STRONGROOM_PRICES__PLAN="plan")
-    with made.client:
-        for tenant in ("acme", "globex"):
-            made.put(tenant, "notice.md", "The notice period is three months.", allow=["tenant"])
-        yield made
-    made.close()
-
-
-def ledger_of(house: House, tenant: str = "acme") -> UsageLedger:
-    control = house.services.control
-    return UsageLedger(control.logs.of(control.authenticator.operator(tenant)))
+__all__ = ["command", "house"]
 
 
 def asked(house: House, **more: Any) -> dict[str, Any]:

@@ -104,23 +104,11 @@ def wordy(subject: str, number: int) -> dict[str, Any]:
     return plain(subject, number) | {"question": said}
 
 
-@pytest.fixture
-def acme(console: Console) -> Console:
-    tenant(console, "acme")
-    return console
-
-
 def test_a_run_has_all_figures_and_is_kept(acme: Console) -> None:
     lines = [plain(subject, number) for number, subject in enumerate(SUBJECTS)]
     lines.append({"question": "Who painted the ceiling of the chapel?", "unanswerable": True, "asker": "ana"})
     found = acme.done("eval", acme.set("set.jsonl", lines), "--tenant", "acme", "--questions")
-    assert (found["ndcg"], found["recall"], found["mrr"], found["citation_precision"], found["facts"]) == (
-        1,
-        1,
-        1,
-        1,
-        1,
-    )
+    assert {found[name] for name in ("ndcg", "recall", "mrr", "citation_precision", "facts", "quality")} == {1}
     assert (found["declined_right"], found["declined_wrong"], found["failed"]) == (1, 0, 0)
     assert 0 < found["p50_s"] <= found["p99_s"]
     assert found["output_tokens"] > 0

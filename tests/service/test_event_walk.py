@@ -94,6 +94,15 @@ STEPS: Sequence[Step] = (
     does("answer", *ASKED, "ana"),
     does("answer", *ASKED, "ana", keep=True),
     does("answer", *ASKED, "cy"),
+    does("eval.save", "eval", "save", "{folder}/set.jsonl", *T),
+    does("eval.sets", "eval", "sets", *T),
+    does("eval.run", "eval", "run", "{folder}/set.jsonl", *T, keep=True),
+    does("eval.list", "eval", "list", *T),
+    does("eval.show", "eval", "show", "{run}", *T),
+    does("eval.compare", "eval", "compare", "{run}", "{run}", *T),
+    does("eval.shadow", "eval", "shadow", "--change", "{folder}/change.toml", *T),
+    does("eval.generate", "eval", "generate", "{folder}/starter.jsonl", *T, "--asker", "ana", "--count", "1"),
+    does("eval.drift", "eval", "drift", *T),
     does("cache.stats", "cache", "stats", *T),
     does("cache.inspect", "cache", "inspect", *T, keep=True),
     does("cache.explain", "cache", "explain", "How long?", *T, "--user", "ana"),
@@ -250,6 +259,8 @@ class Walk:
         if command == "key create":
             self._secrets.append(printed["key"].split("_")[3].encode())
             self._kept.setdefault(command, printed["id"])
+        elif command == "eval run":
+            self._kept["run"] = printed["run"]
         elif command == "cache inspect":
             self._kept["entry"] = printed[0]["id"]
         elif command == "audit hold":
@@ -306,6 +317,10 @@ def walked() -> Iterator[Walked]:
         patch.setattr("service.wiring.default_score", any_model_score)
         (folder / "docs").mkdir()
         (folder / "docs" / "notice.md").write_text("The notice period is three months.")
+        (folder / "set.jsonl").write_text(
+            '{"question": "How long is the notice period?", "documents": ["notice.md"], "asker": "ana"}\n'
+        )
+        (folder / "change.toml").write_text("[retrieval]\nthreshold = 0.3\n")
         (folder / "template.txt").write_text("Answer from the sources alone. Cite each source.")
         write_adapter(folder / "voice")
         yield Walk(folder, patch).all()

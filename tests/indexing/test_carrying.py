@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from sqlalchemy import select, update
 
-from indexing import documents, ingest
+from indexing import documents
+from indexing import pipeline as pipeline_module
 from indexing.chunk import Chunking
 from indexing.embed import Embedder, EmbeddingSettings, load_embedder
 from indexing.ingest import Pipeline, Source, embed, prepare, put_document, write
@@ -109,7 +110,7 @@ def test_rows_from_before_there_were_keys_are_taken_for_what_they_hold(
     put(acme, pipeline, text)
     with acme.handle.writing() as view:
         view.execute(update(chunks).values(key=None))
-    monkeypatch.setattr(ingest, "CHUNKER_REVISION", "a later one")
+    monkeypatch.setattr(pipeline_module, "CHUNKER_REVISION", "a later one")
     outcome = put(acme, pipeline, text)
     assert (outcome.change, outcome.embedded) == ("updated", 0)
     require_true(acme, pipeline, text)

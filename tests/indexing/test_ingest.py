@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pytest
 from sqlalchemy import func, select
 
-from indexing import documents, ingest, model
+from indexing import documents, model
+from indexing import pipeline as pipeline_module
 from indexing.chunk import Chunking
 from indexing.embed import Embedder, EmbeddingSettings, Vectors, load_embedder
 from indexing.ingest import Pipeline, Source, put_document
@@ -146,7 +147,7 @@ def test_another_chunker_or_term_revision_makes_the_chunks_again(
     assert put(acme, narrow, "a.txt", text)[0][1] == "unchanged"
     assert put(acme, narrow, "b.txt", text)[0][1] == "updated"
     assert documents.show_document(acme.handle, "b.txt").chunks > 1
-    monkeypatch.setattr(ingest, "TERMS_REVISION", TERMS_REVISION + "+")
+    monkeypatch.setattr(pipeline_module, "TERMS_REVISION", TERMS_REVISION + "+")
     assert put(acme, narrow, "b.txt", text)[0][1] == "updated"
 
 

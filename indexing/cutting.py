@@ -55,8 +55,7 @@ class Cutter:
         self._tokens = tokens
 
     def spans(self) -> Iterator[tuple[int, int]]:
-        covered = 0
-        start = self._visible(0)
+        covered = start = self._visible(0)
         while start < len(self._text):
             cut = self._cut(start, covered)
             end = start + len(self._text[start:cut].rstrip())
@@ -65,10 +64,10 @@ class Cutter:
             if following >= len(self._text):
                 return
             start = self._resume(start, cut, following)
-            covered = cut
+            covered = following
 
     def _cut(self, start: int, covered: int) -> int:
-        """Where the chunk that begins at `start` ends; beyond `covered`, so that every chunk brings new text."""
+        """Where the chunk that begins at `start` ends; beyond the character `covered`, which is the first new one."""
         after = bisect_right(self._anchors, max(covered, start))
         stop = self._anchors[after] if after < len(self._anchors) else len(self._text)
         latest = self._reach(start, 1.0)

@@ -2,10 +2,10 @@
 
     python -m benchmarks.formats --data DIR [--only PART]
 
-DIR holds the files (shared data: documents/files); `benchmarks.formats_wanted` says what is wanted of each. Every file is
-parsed in a process of its own, whose time and peak of memory beyond the loaded parsers are shown, and which is killed
-after a minute: a crash or a hang is a line of the table and ends nothing. What is not met is named below the table.
-The last line is JSON. Exit code 1 where something is not met.
+DIR holds the files (shared data: documents/files); `benchmarks.formats_wanted` says what is wanted of each. Every file
+is parsed in a process of its own, whose time and peak of memory beyond the loaded parsers are shown, and which is
+killed after a minute: a crash or a hang is a line of the table and ends nothing. What is not met is named below the
+table. The last line is JSON. Exit code 1 where something is not met.
 """
 
 from __future__ import annotations
@@ -174,6 +174,7 @@ def _differences(wanted: Wanted, item: Item) -> Iterator[str]:
         return
     shown = item.shown
     yield from (f"lacks {text!r}" for text in wanted.texts if text not in shown)
+    yield from (f"does not keep {text!r}" for text in wanted.kept if text not in parsed.text)
     yield from (f"shows {text!r}" for text in wanted.absent if text in shown)
     if wanted.title is not None and parsed.title != wanted.title:
         yield f"is titled {parsed.title!r}, not {wanted.title!r}"

@@ -53,8 +53,8 @@ def read_csv(source: Source, limits: ParseLimits) -> list[ParseResult]:
     if table.wide:
         warnings.add(INCONSISTENT_COLUMNS)
     building = Building(limits.max_characters)
-    for title in table.titles:
-        building.add(title)
+    for above in table.titles:
+        building.add(above)
     building.add("\n".join(table.lines), Kind.TABLE, header=table.lines[0] if table.lines else None)
     metadata: dict[str, Scalar] = {"rows": max(len(table.lines) - 1, 0)}
     title = table.titles[0] if table.titles else None

@@ -33,8 +33,8 @@ def read_text(source: Source, limits: ParseLimits) -> list[ParseResult]:
     if wrapped is not None:
         # Nobody who opens the file can read it: what it says may be meant for a program.
         block = Block(0, len(wrapped), Kind.PARAGRAPH, hidden=True)
-        warnings = (HIDDEN_TEXT, UNCERTAIN_ENCODING)
-        return [finish(Parsed(wrapped, None, "text/plain", warnings, blocks=(block,)))]
+        flags = (HIDDEN_TEXT, UNCERTAIN_ENCODING)
+        return [finish(Parsed(wrapped, None, "text/plain", flags, blocks=(block,)))]
     decoded = decode(source.data, source.charset)
     warnings = () if decoded.certain else (UNCERTAIN_ENCODING,)
     return [finish(Parsed(decoded.text, None, "text/plain", warnings))]

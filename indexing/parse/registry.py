@@ -17,22 +17,31 @@ from indexing.parse.model import UNCERTAIN_ENCODING, Nest, Parsed, ParseLimits, 
 from indexing.parse.nesting import Tree
 from indexing.parse.pdf import read_pdf
 from indexing.parse.plain import read_text
+from indexing.parse.rst import read_rst
+from indexing.parse.structured import read_json
+from indexing.parse.xml import read_xml
 
 Reader = Callable[[Source, ParseLimits], list[ParseResult]]
 
 EXTENSIONS: Final[dict[str, Reader]] = {
-    **dict.fromkeys(("txt", "text", "log", "rst", "adoc", "json", "yaml", "yml", "toml", "ini"), read_text),
+    **dict.fromkeys(("txt", "text", "log", "adoc", "yaml", "yml", "toml", "ini"), read_text),
     **dict.fromkeys(("md", "markdown", "mdown", "mkd"), read_markdown),
     **dict.fromkeys(("html", "htm", "xhtml"), read_html),
     **office.EXTENSIONS,
     **bundles.EXTENSIONS,
     **dict.fromkeys(("csv", "tsv", "tab"), read_csv),
     **dict.fromkeys(("jsonl", "ndjson"), read_jsonl),
+    **dict.fromkeys(("rst", "rest"), read_rst),
+    **dict.fromkeys(("json", "geojson", "ipynb"), read_json),
+    **dict.fromkeys(("xml", "rss", "atom", "xsd", "dita"), read_xml),
     "pdf": read_pdf,
 }
 MEDIA_TYPES: Final[dict[str, Reader]] = {
     "text/plain": read_text,
-    "application/json": read_text,
+    "application/json": read_json,
+    "application/xml": read_xml,
+    "text/xml": read_xml,
+    "text/x-rst": read_rst,
     "text/markdown": read_markdown,
     "text/html": read_html,
     "application/xhtml+xml": read_html,

@@ -16,7 +16,7 @@ import zlib
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexing.parse import Parsed, ParseFailure, ParseLimits, ParseResult, parse
@@ -278,6 +278,7 @@ SOUND = {
 }
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.sampled_from(sorted(SOUND)), st.integers(0, 4000), st.integers(0, 255))
 def test_a_damaged_archive_gives_results_or_a_failure(name: str, position: int, value: int) -> None:
     data = bytearray(SOUND[name])

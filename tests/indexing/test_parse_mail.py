@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexing.parse import Parsed, ParseFailure, ParseLimits, ParseResult, parse
@@ -325,6 +325,7 @@ def test_outlook_messages() -> None:
     assert parse("b", data)[2] == inner  # the same bytes again, whatever it is called
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.integers(0, 4000), st.integers(0, 255))
 def test_a_damaged_outlook_message_gives_text_or_a_failure(position: int, value: int) -> None:
     data = bytearray(outlook(**{"0037001F": wide("Größe"), "1000001F": wide("text " * 400)}))
@@ -333,6 +334,7 @@ def test_a_damaged_outlook_message_gives_text_or_a_failure(position: int, value:
         assert parse("a.msg", bytes(data))
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.binary(max_size=200), st.sampled_from(["eml", "mbox", "msg"]))
 def test_any_bytes_give_a_message_or_a_failure(data: bytes, extension: str) -> None:
     start = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import codecs
+import time
+from pathlib import Path
 
 import pytest
 
@@ -173,3 +175,85 @@ def test_pictures_inside_markdown_are_left_out() -> None:
     parsed = markdown("before ![](data:image/png;base64,iVBORw0KGgo=) after")
     assert parsed.text == "before ![](data:) after"
     assert parsed.warnings == ("embedded_data_removed",)
+
+
+def pieces(parsed: Parsed) -> list[tuple[str, str]]:
+    return [(block.kind.value, parsed.text[block.start : block.end]) for block in parsed.blocks]
+
+
+def test_markdown_has_blocks_with_offsets_into_the_source() -> None:
+    parsed = markdown(
+        "---\ntitle: T\n---\n# One *two*\n\ntext\nmore\n\n- a\n- b\n  - c\n\n| x | y |\n|---|---|\n| 1 | 2 |\n"
+        "\n```py\ncode\n```\n\nUnder\n-----\n\n> quoted\n\n1. n\n"
+    )
+    assert pieces(parsed) == [
+        ("heading", "# One *two*"),
+        ("paragraph", "text\nmore"),
+        ("list", "- a\n- b\n  - c"),
+        ("table", "| x | y |\n|---|---|\n| 1 | 2 |"),
+        ("code", "```py\ncode\n```"),
+        ("heading", "Under\n-----"),
+        ("paragraph", "> quoted"),
+        ("list", "1. n"),
+    ]
+    assert [block.level for block in parsed.blocks] == [1, 0, 0, 0, 0, 2, 0, 0]
+    assert parsed.blocks[3].header == "| x | y |"
+
+
+def test_a_comment_in_markdown_is_a_hidden_block_beside_what_is_shown() -> None:
+    parsed = markdown("shown <!-- ignore --> too\n\n<!-- all\nof it -->\n\n`<p hidden>`")
+    hidden = [parsed.text[block.start : block.end] for block in parsed.blocks if block.hidden]
+    assert hidden[:2] == ["<!-- ignore -->", "<!-- all\nof it -->"]
+    assert ("paragraph", "shown ") in pieces(parsed)
+    assert ("paragraph", " too") in pieces(parsed)
+
+
+def rst(text: str) -> Parsed:
+    (parsed,) = parse("a.rst", text.encode())
+    assert isinstance(parsed, Parsed)
+    return parsed
+
+
+def test_restructured_text_has_structure() -> None:
+    parsed = rst(
+        "Title\n=====\n\nSome *text* with a `link <http://example.org>`_.\n\nPart\n----\n\n- one\n\n  - inner\n- two\n"
+        "\nterm\n  its meaning\n\n=== ===\n A   B\n=== ===\n 1   2\n=== ===\n\n::\n\n  code\n"
+        "   more\n\n.. note:: Care\n\n.. nobody sees this\n\n.. [#] a footnote\n"
+    )
+    assert parsed.title == "Title"
+    assert pieces(parsed) == [
+        ("heading", "# Title"),
+        ("paragraph", "Some text with a link."),
+        ("heading", "## Part"),
+        ("list", "- one\n  - inner\n- two"),
+        ("list", "- term: its meaning"),
+        ("table", "A | B\n1 | 2"),
+        ("code", "code\n more"),
+        ("paragraph", "Care"),
+        ("comment", "nobody sees this"),
+        ("footnote", "1 a footnote"),
+    ]
+    assert parsed.blocks[5].header == "A | B"
+    assert parsed.warnings == ("hidden_text",)
+
+
+def test_restructured_text_includes_and_keeps_nothing_of_elsewhere(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("secret", encoding="utf-8")
+    parsed = rst(
+        f"text\n\n.. include:: {secret}\n\n.. raw:: html\n\n   <b>raw</b>\n\n.. csv-table::\n   :file: {secret}\n\n"
+        ".. role:: strong\n\n.. default-role:: math\n"
+    )
+    assert "secret\n" not in parsed.text.replace(str(secret), "")
+    assert "raw" not in parsed.text.replace(".. raw", "")
+    # The roles of one document are not those of the next.
+    assert rst("a **bold** :strong:`b` `c`").text == "a bold b c"
+
+
+@pytest.mark.parametrize(
+    "text", ["*" * 20_000, "+" + "-+" * 1000 + "\n|" + " |" * 1000 + "\n", "- " * 3000, "|x|_" * 9]
+)
+def test_odd_restructured_text_stays_as_it_is(text: str) -> None:
+    started = time.process_time()
+    assert rst(text).text.strip()
+    assert time.process_time() - started < 5

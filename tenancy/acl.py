@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import delete, insert, select
+from typing import Final
+
+from sqlalchemy import bindparam, delete, insert, select
 
 from tenancy import directory
 from tenancy.access_list import AccessList, parse_label
@@ -10,6 +12,15 @@ from tenancy.schema import acl, groups, labels, users
 from tenancy.tenant import ReadView, WriteView
 
 __all__ = ["AccessList", "get_access_list", "parse_label", "set_access_list", "write_access_list"]
+
+# Made once: for one document, making it takes longer than running it.
+_LIST: Final = (
+    select(acl.c.effect, labels.c.kind, users.c.name, groups.c.name)
+    .join(labels, labels.c.id == acl.c.label_id)
+    .outerjoin(users, (labels.c.kind == "user") & (users.c.id == labels.c.ref))
+    .outerjoin(groups, (labels.c.kind == "group") & (groups.c.id == labels.c.ref))
+    .where(acl.c.document_id == bindparam("document"))
+)
 
 
 def set_access_list(view: WriteView, document_id: int, access: AccessList, now: float) -> bool:
@@ -50,15 +61,8 @@ def _withdraw(view: WriteView, document_id: int, before: set[tuple[int, str]], a
 
 def get_access_list(view: ReadView, document_id: int) -> AccessList:
     """A document's access list; the label of a deleted user or group shows as "user:?" or "group:?"."""
-    query = (
-        select(acl.c.effect, labels.c.kind, users.c.name, groups.c.name)
-        .join(labels, labels.c.id == acl.c.label_id)
-        .outerjoin(users, (labels.c.kind == "user") & (users.c.id == labels.c.ref))
-        .outerjoin(groups, (labels.c.kind == "group") & (groups.c.id == labels.c.ref))
-        .where(acl.c.document_id == document_id)
-    )
     sides: dict[str, set[str]] = {"allow": set(), "deny": set()}
-    for effect, kind, user, group in view.execute(query):
+    for effect, kind, user, group in view.execute(_LIST, {"document": document_id}):
         sides[effect].add("tenant" if kind == "tenant" else f"{kind}:{user or group or '?'}")
     return AccessList(frozenset(sides["allow"]), frozenset(sides["deny"]))
 

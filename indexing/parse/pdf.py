@@ -10,7 +10,7 @@ from typing import Any, Final
 from pypdf import PdfReader, apply_configuration, get_configuration
 from pypdf.errors import DependencyError, FileNotDecryptedError, LimitReachedError
 
-from indexing.parse import pdf_layout, pdf_parts
+from indexing.parse import ocr, pdf_layout, pdf_parts
 from indexing.parse.building import Building
 from indexing.parse.failure import ParseFailure
 from indexing.parse.model import (
@@ -114,25 +114,33 @@ def _document(reader: PdfReader, pages: list[Page | None], source: Source, limit
     building = Building(limits.max_characters)
     writer = pdf_layout.Writer(building, pdf_layout.style(flows), _outline(reader))
     margins = pdf_layout.margins(flows)
+    scan = ocr.Scan(source.data, limits)
     blank = 0
+    recognised = any(page.recognised for page in pages if page)
     for number, items in enumerate(flows):
         building.place(f"page {number + 1}")
         writer.write(number, items, margins.get(number, {}))
-        blank += not any(isinstance(item, Table) or item.text for item in items)
+        if not any(isinstance(item, Table) or item.text for item in items):
+            found = scan.page(number)
+            for paragraph in found:
+                building.add(paragraph)
+            recognised |= any(found)
+            blank += not any(found)
         for note in pdf_parts.notes(reader, number):
             building.add(note.text, note.kind, hidden=note.hidden)
     if building.is_empty:
         return ParseFailure(
             "no_text",
-            f"none of its {len(pages)} pages holds text: a scan, or images only",
-            remedy="run it through text recognition (OCR) and add the result",
+            f"none of its {len(pages)} pages holds text: a scan, or images only"
+            + (f"; {reason}" if (reason := ocr.missing()) else ""),
+            remedy="install the extra ocr, or run it through text recognition and add the result",
         )
     warnings = set()
     if blank:
         warnings.add(PAGES_WITHOUT_TEXT)
     if building.hidden:
         warnings.add(HIDDEN_TEXT)
-    if any(page.recognised for page in pages if page):
+    if recognised:
         warnings.add(RECOGNISED_TEXT)
     if source.nest is None and pdf_parts.has_attachments(reader):
         warnings.add(ATTACHMENTS_NOT_READ)

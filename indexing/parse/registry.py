@@ -11,10 +11,12 @@ from indexing.parse.delimited import read_csv
 from indexing.parse.failure import ParseFailure
 from indexing.parse.html import read_html
 from indexing.parse.jsonlines import read_jsonl
+from indexing.parse.mail import read_eml
 from indexing.parse.markdown import read_markdown
 from indexing.parse.members import read_zip
 from indexing.parse.model import UNCERTAIN_ENCODING, Nest, Parsed, ParseLimits, ParseResult, Source
 from indexing.parse.nesting import Tree
+from indexing.parse.ocr import is_picture, read_picture
 from indexing.parse.pdf import read_pdf
 from indexing.parse.plain import read_text
 from indexing.parse.rst import read_rst
@@ -34,6 +36,7 @@ EXTENSIONS: Final[dict[str, Reader]] = {
     **dict.fromkeys(("rst", "rest"), read_rst),
     **dict.fromkeys(("json", "geojson", "ipynb"), read_json),
     **dict.fromkeys(("xml", "rss", "atom", "xsd", "dita"), read_xml),
+    **dict.fromkeys(("png", "jpg", "jpeg", "gif", "tif", "tiff", "bmp", "webp"), read_picture),
     "pdf": read_pdf,
 }
 MEDIA_TYPES: Final[dict[str, Reader]] = {
@@ -42,6 +45,7 @@ MEDIA_TYPES: Final[dict[str, Reader]] = {
     "application/xml": read_xml,
     "text/xml": read_xml,
     "text/x-rst": read_rst,
+    **dict.fromkeys(("image/png", "image/jpeg", "image/gif", "image/tiff", "image/bmp", "image/webp"), read_picture),
     "text/markdown": read_markdown,
     "text/html": read_html,
     "application/xhtml+xml": read_html,
@@ -59,7 +63,6 @@ _REMEDIES: Final = {
     **dict.fromkeys(("ppt", "key"), "save it as PDF"),
     **dict.fromkeys(("pst", "ost"), "export the messages as EML, MSG or MBOX"),
     **dict.fromkeys(("7z", "rar", "zst", "lz", "cab", "iso"), "unpack it and add the files"),
-    **dict.fromkeys(("png", "jpg", "jpeg", "gif", "tif", "tiff", "bmp", "webp"), "run text recognition (OCR) over it"),
 }
 _READABLE: Final = (
     "readable are text, Markdown, HTML, PDF, DOCX, XLSX, PPTX, OpenDocument, RTF, EPUB, CSV, JSON Lines, mails and "
@@ -136,6 +139,10 @@ def _recognise(name: str, data: bytes, media_type: str | None, limits: ParseLimi
         return read_html
     if reader is None and extension in _REMEDIES:
         raise _unsupported(name)
+    if reader is None and data[:1024].lstrip(b"\xef\xbb\xbf").startswith(b"<?xml"):
+        return read_xml
+    if reader is None and bundles.is_mail(data):
+        return read_eml
     return reader or _read_unknown
 
 
@@ -156,6 +163,8 @@ def _by_content(name: str, data: bytes, limits: ParseLimits) -> Reader | None:
         if found is None:
             raise _unsupported(name)
         return None if found is read_zip and extension in office.EXTENSIONS else found
+    if is_picture(data):
+        return read_picture
     return office.by_start(data) or bundles.by_content(_extension(name), data)
 
 

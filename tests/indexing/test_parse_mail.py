@@ -268,6 +268,16 @@ def test_a_mailbox_beyond_the_limit_is_refused() -> None:
     assert caught.value.status == "too_large"
 
 
+def test_a_mail_in_a_maildir_is_known_by_its_header() -> None:
+    data = b"Return-Path: <ana@example.org>\nFrom: Ana <ana@example.org>\nSubject: Offer\n\ntext"
+    (parsed,) = parse("1437375668.M293P25.host:2,S", data)
+    assert isinstance(parsed, Parsed)
+    assert (parsed.title, parsed.media_type) == ("Offer", "message/rfc822")
+    (text,) = parse("notes", b"Subject: what to buy\n\nmilk")
+    assert isinstance(text, Parsed)
+    assert text.media_type == "text/plain"
+
+
 def outlook(**streams: bytes) -> bytes:
     return compound_file({f"__substg1.0_{name}": data for name, data in streams.items()})
 

@@ -9,15 +9,15 @@ import re
 import struct
 from datetime import UTC, datetime, timedelta
 from typing import Final
-from urllib.parse import quote
 
 from olefile import STGTY_STREAM, OleFileIO
 
-from indexing.parse import html, letter, mime
+from indexing.parse import html, letter, mime, rtf_packed
 from indexing.parse.decode import decode
 from indexing.parse.failure import ParseFailure
 from indexing.parse.letter import Attached, Body, Letter
 from indexing.parse.model import MALFORMED_PARTS, UNCERTAIN_ENCODING, ParseLimits, ParseResult, Source
+from indexing.parse.rtf import read_rtf
 
 MEDIA_TYPE: Final = "application/vnd.ms-outlook"
 MARK: Final = "__substg1.0_".encode("utf-16-le")
@@ -49,7 +49,7 @@ def read_msg(source: Source, limits: ParseLimits) -> list[ParseResult]:
     """The message, then what its attachments hold. Raises `ParseFailure`: corrupt, too_large."""
     try:
         with OleFileIO(io.BytesIO(source.data)) as ole:
-            found = _Message(ole, len(source.data), ()).letter()
+            found = _Message(ole, len(source.data), (), limits).letter()
     except ParseFailure:
         raise
     except Exception:  # noqa: BLE001 (olefile raises whatever a damaged file leads it into)
@@ -60,10 +60,11 @@ def read_msg(source: Source, limits: ParseLimits) -> list[ParseResult]:
 class _Message:
     """A message in a compound file: the whole file, or the storage at `path` for a message within a message."""
 
-    def __init__(self, ole: OleFileIO, size: int, path: Path) -> None:
+    def __init__(self, ole: OleFileIO, size: int, path: Path, limits: ParseLimits) -> None:
         self._ole = ole
         self._size = size
         self._path = path
+        self._limits = limits
         self._numbers = self._fixed(path, 24 if path else 32)
         page = struct.unpack("<I", self._numbers.get(_STRING_PAGE, self._numbers.get(_PAGE, _CP1252))[:4])[0]
         self._charset = _CODE_PAGES.get(page, f"cp{page}")
@@ -98,9 +99,23 @@ class _Message:
             decoded = decode(raw, _CODE_PAGES.get(number, f"cp{number}") if number else html.declared_charset(raw))
             page = decoded.text
             found.warnings |= set() if decoded.certain else {UNCERTAIN_ENCODING}
-        if not page and not others and self._ole.exists([*self._path, _name(_RTF, _BINARY)]):
-            found.warnings.add(MALFORMED_PARTS)
+        if not page.strip() and not others:
+            others = self._rich_text(found)
         return Body(page, True, others) if page.strip() else (others[0] if others else None)
+
+    def _rich_text(self, found: Letter) -> tuple[Body, ...]:
+        packed = self._stream((*self._path, _name(_RTF, _BINARY)))
+        if not packed:
+            return ()
+        try:
+            (parsed,) = read_rtf(Source("body.rtf", rtf_packed.unpack(packed)), self._limits)
+        except ParseFailure:
+            found.warnings.add(MALFORMED_PARTS)
+            return ()
+        if isinstance(parsed, ParseFailure):
+            return ()
+        found.warnings |= set(parsed.warnings)
+        return (Body(parsed.text, False),)
 
     def _storages(self) -> list[Path]:
         depth = len(self._path)
@@ -123,7 +138,10 @@ class _Message:
             if len(inner) > 2 * MAX_DEPTH:
                 failure = ParseFailure("too_large", "is nested too deep", remedy="save the inner message by itself")
                 return Attached(f"{name}.eml", failure)
-            found = _Message(self._ole, self._size, inner).letter()
+            try:
+                found = _Message(self._ole, self._size, inner, self._limits).letter()
+            except ParseFailure as failure:
+                return Attached(f"{name}.eml", failure)
             return Attached(
                 f"{found.subject[:80].replace('/', '-') or 'message'}.eml", as_mail(found), "message/rfc822"
             )
@@ -172,10 +190,10 @@ def as_mail(found: Letter) -> bytes:
         for body in found.bodies
     ]
     for attached in found.attached:
-        if isinstance(attached.data, bytes):
-            kind = attached.media_type if attached.media_type and _TYPE.fullmatch(attached.media_type) else _UNTOLD
-            disposition = f"attachment; filename*=utf-8''{quote(attached.name)}"
-            parts.append(_part(kind, attached.data, disposition))
+        kind = attached.media_type if attached.media_type and _TYPE.fullmatch(attached.media_type) else _UNTOLD
+        # One that cannot be read is named, and empty.
+        data = attached.data if isinstance(attached.data, bytes) else b""
+        parts.append(_part(kind, data, f'attachment; filename="{_encoded_word(attached.name)}"'))
     boundary = hashlib.sha256(b"\0".join(parts)).hexdigest()
     head += f"MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary={boundary}\r\n\r\n"
     divider = f"--{boundary}\r\n".encode()

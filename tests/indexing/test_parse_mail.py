@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexing.parse import Parsed, ParseFailure, ParseLimits, ParseResult, parse
+from indexing.parse.rtf_packed import unpack
 from tests.indexing.parse_files import archive
 from tests.indexing.parse_messages import compound_file
 
@@ -333,6 +334,20 @@ def test_outlook_messages() -> None:
     assert isinstance(file, Parsed)
     assert (file.suffix, file.text) == ("#attachment-2/Inner.eml#attachment-1/b.txt", "inner file")
     assert parse("b", data)[2] == inner  # the same bytes again, whatever it is called
+
+
+def test_an_outlook_message_with_nothing_but_packed_rich_text() -> None:
+    # The example of [MS-OXRTFCP] 3.1.
+    example = bytes.fromhex(
+        "2d0000002b0000004c5a4675f1c5c7a703000a007263706731323542320af32068656c090020627705b06c647d0a800fa0"
+    )
+    assert unpack(example) == b"{\\rtf1\\ansi\\ansicpg1252\\pard hello world}\r\n"
+    (parsed,) = parse("a.msg", outlook(**{"0037001F": wide("S"), "10090102": example}))
+    assert isinstance(parsed, Parsed)
+    assert parsed.text == "Subject: S\n\nhello world"
+    (parsed,) = parse("a.msg", outlook(**{"0037001F": wide("S"), "10090102": example[:12]}))
+    assert isinstance(parsed, Parsed)
+    assert parsed.warnings == ("malformed_parts",)
 
 
 @settings(deadline=None, max_examples=50)

@@ -32,6 +32,7 @@ from benchmarks.retrieval_sets import read_set
 from benchmarks.serving import fsync, timed
 from indexing.acl_rules import Decision
 from indexing.batch import BATCH_CHUNKS, ingest_paths
+from indexing.chunk import embedded_text
 from indexing.embed import DEFAULT_MODEL, Embedder, EmbeddingSettings, load_embedder
 from indexing.ingest import Pipeline
 from tenancy import schema
@@ -100,7 +101,8 @@ class Bench:
 
     def chunks(self, tenant: TenantHandle) -> list[str]:
         with tenant.reading() as view:
-            return list(view.execute(select(schema.chunks.c.text).order_by(schema.chunks.c.id)).scalars())
+            rows = view.execute(select(schema.chunks.c.text, schema.chunks.c.context).order_by(schema.chunks.c.id))
+            return [embedded_text(row.text, row.context) for row in rows]
 
 
 def measure(bench: Bench, files: Files, rounds: int) -> dict[str, Any]:

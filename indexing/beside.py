@@ -16,7 +16,7 @@ from typing import Any, Final
 from sqlalchemy import Row, Table, insert, select, update
 
 from indexing.catalogue import EMBEDDED, add_collection, add_model
-from indexing.chunk import Chunking, Ruler, chunk
+from indexing.chunk import Chunking, Ruler, chunk, indexed_text
 from indexing.chunk_rows import chunk_row
 from indexing.collection import Collections
 from indexing.collections.open import OpenCollections
@@ -90,7 +90,7 @@ def _cut(into: WriteView, rows: Sequence[Row[Any]], chunking: Chunking, embedder
     ruler = Ruler(embedder.token_starts, embedder.fingerprint.window)
     pieces = chunk(stored_text(rows), chunking, ruler=ruler)
     if pieces:
-        terms = (pack(term_postings(piece.text)) for piece in pieces)
+        terms = (pack(term_postings(indexed_text(piece.text, piece.context))) for piece in pieces)
         owner = rows[0].document_id
         made = [chunk_row(owner, piece, packed) for piece, packed in zip(pieces, terms, strict=True)]
         into.execute(insert(schema.chunks), made)

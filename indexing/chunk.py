@@ -12,6 +12,7 @@ in tokens of the embedding model, or in Latin letters for a model without a toke
 from __future__ import annotations
 
 import hashlib
+import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
@@ -20,12 +21,22 @@ from typing import Final
 
 from indexing.anchors import anchors
 from indexing.cutting import Cutter, Limits
-from indexing.outline import Outline, Paths
+from indexing.outline import PATH_MARK, Outline, Paths
 from indexing.parse.model import Block, Place
 from indexing.room import TokenStarts, tokens, weigh
 from tenancy.errors import InvalidInput
 
-__all__ = ["CHUNKER_REVISION", "Chunk", "Chunking", "Ruler", "chunk", "chunk_key", "embedded_text", "weigh"]
+__all__ = [
+    "CHUNKER_REVISION",
+    "Chunk",
+    "Chunking",
+    "Ruler",
+    "chunk",
+    "chunk_key",
+    "embedded_text",
+    "indexed_text",
+    "weigh",
+]
 
 CHUNKER_REVISION: Final = "chunk-2"
 """Changes whenever the same file would give other chunks, by parsing or by cutting; documents of another revision are
@@ -33,11 +44,17 @@ then read again."""
 
 MIN_TARGET: Final = 64
 MIN_TOKENS: Final = 16
-_RESERVED: Final = 4
-"""Tokens of a window that are not a chunk's: the special ones."""
+_RESERVED: Final = 54
+"""Tokens of a window that are not a chunk's: special ones, and those of its context; no more than a quarter of it."""
+
+_MOST: Final = 120
+"""Characters of a heading, and of a table's header, that are embedded."""
 
 _SPARSE: Final = 2
 """Where tokens decide, a chunk has no more than so many times the letters: a word without end may be one token."""
+
+
+_HEADED = re.compile(r"#{1,6} ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +157,21 @@ def chunk(
     return chunks
 
 
-def embedded_text(text: str, context: str | None) -> str:  # noqa: ARG001
-    """What the embedding model reads of a chunk."""
-    return text
+def embedded_text(text: str, context: str | None) -> str:
+    """What the embedding model reads of a chunk: the nearest heading above and the table's header come first.
+
+    Not all headings above: an edit of the topmost one would embed the whole document again.
+    """
+    if context is None or _HEADED.match(text):
+        return text
+    path, _, header = context.partition("\n")
+    parts = (path.rpartition(PATH_MARK)[2], header)
+    return "\n".join([*(part[:_MOST] for part in parts if part), text])
+
+
+def indexed_text(text: str, context: str | None) -> str:
+    """What the words of a chunk are taken from."""
+    return text if context is None else f"{context}\n{text}"
 
 
 def chunk_key(text: str) -> str:
@@ -153,7 +182,7 @@ def chunk_key(text: str) -> str:
 def _limits(window: Chunking, ruler: Ruler | None) -> Limits:
     if ruler is None:
         return Limits(window.target_chars, window.overlap_chars, window.target_tokens, window.overlap_tokens)
-    room = max(MIN_TOKENS, min(window.target_tokens, ruler.window - _RESERVED))
+    room = max(MIN_TOKENS, min(window.target_tokens, ruler.window - min(_RESERVED, ruler.window // 4)))
     overlap = min(window.overlap_tokens, room // 4)
     return Limits(_SPARSE * window.target_chars, _SPARSE * window.overlap_chars, room, overlap)
 

@@ -13,20 +13,15 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import bindparam, case, delete, func, insert, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, update
 
-from indexing.chunk import Chunk, chunk_key
+from indexing.chunk import Chunk, chunk_key, embedded_text
 from tenancy.schema import chunks, vectors
 from tenancy.tenant import ReadView, WriteView
 
 # Statements are made once: for a short document, making them takes longer than running them.
 _OF_DOCUMENT: Final = chunks.c.document_id == bindparam("document")
-# The text of rows that were written before there were keys tells their key.
-_KEYED: Final = (
-    select(chunks.c.id, chunks.c.key, case((chunks.c.key.is_(None), chunks.c.text)).label("text"))
-    .where(_OF_DOCUMENT)
-    .order_by(chunks.c.ordinal)
-)
+_TEXTS: Final = select(chunks.c.id, chunks.c.text, chunks.c.context).where(_OF_DOCUMENT).order_by(chunks.c.ordinal)
 _ADD: Final = insert(chunks)
 _IDS: Final = select(chunks.c.id).where(_OF_DOCUMENT & (chunks.c.ordinal >= 0)).order_by(chunks.c.ordinal)
 _ADD_VECTORS: Final = insert(vectors)
@@ -48,10 +43,10 @@ class NotCarried(Exception):
 def unchanged(view: ReadView, document_id: int, pieces: Sequence[Chunk]) -> dict[int, int]:
     """The ordinals of `pieces` that read as one of the document's stored chunks does, each with another one's id."""
     stored: defaultdict[str, deque[int]] = defaultdict(deque)
-    for row in view.execute(_KEYED, {"document": document_id}):
-        # The key without the number that tells equal texts apart.
-        stored[row.key.partition("-")[0] if row.key is not None else chunk_key(row.text)].append(row.id)
-    return {piece.ordinal: same.popleft() for piece in pieces if (same := stored[chunk_key(piece.text)])}
+    for row in view.execute(_TEXTS, {"document": document_id}):
+        stored[chunk_key(embedded_text(row.text, row.context))].append(row.id)
+    read = ((piece.ordinal, chunk_key(embedded_text(piece.text, piece.context))) for piece in pieces)
+    return {ordinal: same.popleft() for ordinal, key in read if (same := stored[key])}
 
 
 def write_chunks(

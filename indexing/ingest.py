@@ -20,7 +20,7 @@ import numpy.typing as npt
 from indexing import documents, items
 from indexing.agreed import chunking_of
 from indexing.carrying import carrying, carrying_nothing
-from indexing.chunk import Chunk, Ruler, chunk, embedded_text
+from indexing.chunk import Chunk, Ruler, chunk, embedded_text, indexed_text
 from indexing.chunk_rows import NotCarried
 from indexing.documents import Content, Stored
 from indexing.filters import misfits
@@ -226,7 +226,7 @@ def _prepare(
         embedder = pipeline.embedder
         ruler = Ruler(embedder.token_starts, embedder.fingerprint.window)
         chunks = chunk(result.text, pipeline.chunking, blocks=result.blocks, places=result.places, ruler=ruler)
-        terms = [pack(term_postings(piece.text)) for piece in chunks]
+        terms = [pack(term_postings(indexed_text(piece.text, piece.context))) for piece in chunks]
         title = source.title or result.title or PurePosixPath(file).name + result.suffix
         parsed = replace(result, metadata={**result.metadata, **source.metadata})
         return Draft(name, version, title, parsed, chunks, terms, source.origin, wanted, before)

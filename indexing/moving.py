@@ -34,6 +34,7 @@ from indexing.catalogue import (
     serving,
     set_state,
 )
+from indexing.chunk import embedded_text
 from indexing.comparing import Comparison, Reference, compare, reference
 from indexing.embed import Embedder
 from indexing.embedding import Embedders
@@ -54,7 +55,9 @@ Step = Callable[[str, int, int], None]
 """Told which step has been reached, with chunks done and to do where they are counted."""
 
 _OURS: Final = (vectors.c.chunk_id == chunks.c.id) & (vectors.c.model_id == bindparam("model"))
-_MISSING: Final = select(chunks.c.id, chunks.c.text).outerjoin(vectors, _OURS).where(vectors.c.chunk_id.is_(None))
+_MISSING: Final = (
+    select(chunks.c.id, chunks.c.text, chunks.c.context).outerjoin(vectors, _OURS).where(vectors.c.chunk_id.is_(None))
+)
 _NEXT_MISSING: Final = _MISSING.where(chunks.c.id > bindparam("after")).order_by(chunks.c.id).limit(BATCH)
 _COUNT_MISSING: Final = (
     select(func.count()).select_from(chunks).outerjoin(vectors, _OURS).where(vectors.c.chunk_id.is_(None))
@@ -233,7 +236,7 @@ class Mover:
                     # Documents come in quickly: the last few are embedded while writers wait.
                     rows = view.execute(_NEXT_MISSING, {"model": target.model.id, "after": 0}).all()
                     if rows:
-                        made = embedder.encode([row.text for row in rows])
+                        made = embedder.encode([embedded_text(row.text, row.context) for row in rows])
                         _store(view, target.model, [row.id for row in rows], made)
                 # The engine may be some changes behind: like at any time, a question brings it up first.
                 if not missing_vectors(view, target.model) and (
@@ -279,7 +282,7 @@ def embed_missing(tenant: TenantHandle, model: Model, embedder: Embedder, step: 
             rows = view.execute(_NEXT_MISSING, {"model": model.id, "after": after}).all()
         if not rows:
             return
-        made = embedder.encode([row.text for row in rows])
+        made = embedder.encode([embedded_text(row.text, row.context) for row in rows])
         ids = [row.id for row in rows]
         with tenant.writing() as view:
             _store(view, model, ids, made)

@@ -15,6 +15,9 @@ from indexing.parse.model import Block, Kind
 
 MAX_HEADING: Final = 200
 MAX_PATH: Final = 200
+PATH_MARK: Final = " > "
+"""Between the headings of a path."""
+
 MAX_HEADER: Final = 400
 
 _MARKS = re.compile(r"^ {0,3}(?:(`{3,}|~{3,})|(?=(#{1,6})[ \t]+\S)([^\n]{1,400}))", re.MULTILINE)
@@ -93,7 +96,7 @@ class Paths:
         while len(names) > 1 and sum(map(len, names)) > MAX_PATH:
             # The nearest ones say most about the text.
             names.pop(0)
-        return " > ".join(names)[:MAX_PATH] or None
+        return PATH_MARK.join(names)[:MAX_PATH] or None
 
 
 def _around(blocks: Sequence[Block], position: int) -> Block | None:

@@ -12,7 +12,7 @@ from sqlalchemy import select, update
 
 from indexing import documents
 from indexing import pipeline as pipeline_module
-from indexing.chunk import Chunking
+from indexing.chunk import Chunking, embedded_text
 from indexing.embed import Embedder, EmbeddingSettings, load_embedder
 from indexing.ingest import Pipeline, Source, embed, prepare, put_document, write
 from indexing.outcome import Outcome
@@ -26,7 +26,9 @@ from tests.support.people import NOW, Company
 pytestmark = pytest.mark.both_storages
 
 EVERYBODY = AccessList.of(["tenant"])
-PARAGRAPHS = [f"Rule {number}. {'The committee decides about it in writing. ' * (number % 5 + 3)}" for number in range(60)]
+PARAGRAPHS = [
+    f"Rule {number}. {'The committee decides about it in writing. ' * (number % 5 + 3)}" for number in range(60)
+]
 SMALL = Chunking(target_chars=300, overlap_chars=40)
 
 
@@ -55,7 +57,8 @@ def require_true(company: Company, pipeline: Pipeline, text: str) -> dict[str, i
     with company.handle.reading() as view:
         rows = view.execute(select(chunks, vectors.c.vector).join(vectors).order_by(chunks.c.ordinal)).all()
         assert len(rows) == len(view.execute(select(chunks.c.id)).all())
-    for row, vector in zip(rows, pipeline.embedder.encode([row.text for row in rows]), strict=True):
+    made = pipeline.embedder.encode([embedded_text(row.text, row.context) for row in rows])
+    for row, vector in zip(rows, made, strict=True):
         assert text[row.start : row.end] == row.text
         assert np.array_equal(np.frombuffer(row.vector, dtype="<f4"), vector)
     assert [row.ordinal for row in rows] == list(range(len(rows)))
@@ -92,6 +95,19 @@ def test_what_is_said_twice_and_then_once_is_right_both_times(acme: Company, pip
     text = f"{paragraph}\n\n# Three\n\n{paragraph}"
     assert put(acme, pipeline, text).embedded == 0
     require_true(acme, pipeline, text)
+
+
+def test_another_heading_embeds_what_stands_under_it_and_not_its_subsections(acme: Company, pipeline: Pipeline) -> None:
+    sections = ["\n\n".join([f"## Part {number}", *PARAGRAPHS[number * 10 : number * 10 + 10]]) for number in range(5)]
+    put(acme, pipeline, "\n\n".join(["# Handbook of 2023", *PARAGRAPHS[50:], *sections]), "rules.md")
+    text = "\n\n".join(["# Handbook of 2024", *PARAGRAPHS[50:], *sections])
+    outcome = put(acme, pipeline, text, "rules.md")
+    assert 5 < outcome.embedded < outcome.chunks / 4
+    require_true(acme, pipeline, text)
+    with acme.handle.reading() as view:
+        contexts = set(view.execute(select(chunks.c.context)).scalars())
+    assert "Handbook of 2024 > Part 3" in contexts
+    assert not any("2023" in (context or "") for context in contexts)
 
 
 def test_another_title_alone_embeds_nothing(acme: Company, pipeline: Pipeline) -> None:

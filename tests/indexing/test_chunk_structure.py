@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexing import anchors
-from indexing.chunk import Chunk, Chunking, Ruler, chunk, chunk_key, weigh
+from indexing.chunk import Chunk, Chunking, Ruler, chunk, chunk_key, embedded_text, indexed_text, weigh
 from indexing.parse.building import Building
 from indexing.parse.model import Kind
 
@@ -134,12 +134,21 @@ def test_the_headings_above_are_the_context_and_the_own_one_is_not() -> None:
     assert (begins.context, begins.heading) == ("Handbook", "Travel")
 
 
+def test_what_is_embedded_and_indexed_begins_with_what_the_text_needs() -> None:
+    header = "a | b"
+    assert embedded_text("1 | 2", f"Handbook > Rates\n{header}") == f"Rates\n{header}\n1 | 2"
+    assert indexed_text("1 | 2", f"Handbook > Rates\n{header}") == f"Handbook > Rates\n{header}\n1 | 2"
+    assert embedded_text("Words.", None) == indexed_text("Words.", None) == "Words."
+    assert embedded_text("## Travel\n\nBy rail.", "Handbook") == "## Travel\n\nBy rail."
+    assert len(embedded_text("", "y" * 200 + "\n" + "x" * 400)) < 250
+
+
 def test_tokens_decide_where_there_is_a_tokenizer_and_its_window_limits_them() -> None:
     text = prose(random.Random(3), 30)
     large = Chunking(target_tokens=100, overlap_tokens=10)
     assert 60 < statistics.mean(len(words(piece.text)) for piece in chunk(text, large, ruler=Ruler(words, 512))) <= 100
     narrow = chunk(text, large, ruler=Ruler(words, 54))
-    assert max(len(words(piece.text)) for piece in narrow) <= 50
+    assert max(len(words(piece.text)) for piece in narrow) <= 41
     assert all(len(words(text[after.start : before.end])) <= 10 for before, after in pairwise(narrow))
     without = chunk(text, large, ruler=Ruler(lambda _text: None, 54))
     assert without == chunk(text, large)

@@ -109,6 +109,9 @@ def main() -> int:
     arguments = parser.parse_args()
 
     vectors = StoredVectors(load_embedder(EmbeddingSettings(model=arguments.model)), arguments.cache)
+    if not arguments.chunked:
+        # A document is never cut at the model's window then.
+        vectors.token_starts = lambda _text: None
     pipeline = Pipeline(vectors, Chunking() if arguments.chunked else WHOLE)
     results: dict[str, dict[str, float]] = {}
     below: list[str] = []

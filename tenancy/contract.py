@@ -80,7 +80,7 @@ class AuditTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     retention: Retention | None = None
 
 
-class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True, weakref=True):
     """What was agreed with one tenant. A key that is left out leaves the choice to the deployment.
 
     `weight` is its share of pools and threads, relative to other tenants', where several wait.

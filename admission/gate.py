@@ -13,7 +13,6 @@ import time
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -56,15 +55,14 @@ class Agreed(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(msgspec.Struct, frozen=True, gc=False):
     """What a request will use: tokens to read, and to write at most."""
 
     input_tokens: int
     output_tokens: int
 
     def __post_init__(self) -> None:
-        if min(self.input_tokens, self.output_tokens) < 0:
+        if self.input_tokens < 0 or self.output_tokens < 0:
             raise InvalidInput("a number of tokens is never negative", item="tokens")
 
 

@@ -23,11 +23,12 @@ from admission.limits import NO_AMOUNTS, Amounts, Budget, Draw
 from admission.scopes import Scope
 
 
-class Ask(msgspec.Struct, frozen=True):
+class Ask(msgspec.Struct, frozen=True, gc=False):
     """A request that wants to begin: it needs `need` (with its one request) of every scope in `draws`.
 
     `lease` is its id, never used before. The lease expires after `ttl_s` seconds without a sign of life. The scopes
     within a tenant are all `tenant`'s. `allowance` is what the tenant may use while a store is away; `None`: nothing.
+    Without `rooms` nobody reads those of the grant, and counters may leave them out.
     """
 
     lease: str
@@ -36,9 +37,10 @@ class Ask(msgspec.Struct, frozen=True):
     need: Amounts
     ttl_s: float
     allowance: Budget | None = None
+    rooms: bool = True
 
 
-class Room(msgspec.Struct, frozen=True):
+class Room(msgspec.Struct, frozen=True, gc=False):
     """How far a bound is used, what is held included. `resets_s`: seconds until its window frees what stands first
     in it, or until the month or the scope ends; 0 where nothing is used, or a request that leaves frees it.
     """
@@ -50,9 +52,9 @@ class Room(msgspec.Struct, frozen=True):
     resets_s: float
 
 
-class Granted(msgspec.Struct, frozen=True):
-    """`rooms` are all bounds of the request's scopes, this request included; `on_allowance`: counted by this process
-    alone, since the store is away.
+class Granted(msgspec.Struct, frozen=True, gc=False):
+    """`rooms` are the bounds of the request's scopes, but for those that tenants share, with this request included;
+    `on_allowance`: counted by this process alone, since the store is away.
     """
 
     lease: str
@@ -88,7 +90,7 @@ class Crossing(msgspec.Struct, frozen=True):
     month: str
 
 
-class Settled(msgspec.Struct, frozen=True):
+class Settled(msgspec.Struct, frozen=True, gc=False):
     """`booked`: whether this call settled; a later one changes nothing."""
 
     booked: bool

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from typing import Final
 
@@ -16,33 +15,37 @@ _Averages = OrderedDict[tuple[str, str], float]
 
 
 class ExpectedOutput:
-    """Thread-safe. Keeps `kept` averages of all tenants together. With more to keep, each tenant has an equal share:
-    whoever has more forgets those of its users that asked longest ago, and nobody else loses any.
+    """One thread at a time. Keeps `kept` averages of all tenants together. With more to keep, each tenant has an equal
+    share: whoever has more forgets those of its users that asked longest ago, and nobody else loses any.
     """
 
     def __init__(self, kept: int = _KEPT) -> None:
         self._kept = kept
         self._count = 0
         self._tenants: dict[str, _Averages] = {}
-        self._lock = threading.Lock()
 
     def of(self, tenant: str, user: str, model: str, most: int) -> int:
         """Tokens of the next answer, within [64, `most`], or `most` where that is less."""
-        with self._lock:
-            averages = self._tenants.get(tenant)
-            average = FIRST_OUTPUT if averages is None else averages.get((user, model), FIRST_OUTPUT)
-        return min(most, max(LEAST_OUTPUT, round(average)))
+        averages = self._tenants.get(tenant)
+        average = FIRST_OUTPUT if averages is None else averages.get((user, model), FIRST_OUTPUT)
+        expected = LEAST_OUTPUT if average < LEAST_OUTPUT else round(average)
+        return expected if expected < most else most
 
     def learn(self, tenant: str, user: str, model: str, produced: int) -> None:
         """An answer of `produced` tokens was generated."""
         key = (user, model)
-        with self._lock:
-            averages = self._tenants.setdefault(tenant, OrderedDict())
-            average = averages.pop(key, None)
-            averages[key] = produced if average is None else average + _WEIGHT * (produced - average)
-            self._count += average is None
-            if self._count > self._kept:
-                self._forget(tenant)
+        averages = self._tenants.get(tenant)
+        if averages is None:
+            averages = self._tenants[tenant] = OrderedDict()
+        average = averages.get(key)
+        if average is not None:
+            averages[key] = average + _WEIGHT * (produced - average)
+            averages.move_to_end(key)
+            return
+        averages[key] = produced
+        self._count += 1
+        if self._count > self._kept:
+            self._forget(tenant)
 
     def _forget(self, newest: str) -> None:
         """`newest` has just learnt. Only where it has no more than its share are all tenants looked through."""

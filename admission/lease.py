@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
-from admission.counters import Counters, Crossing, Granted, Refused
+import msgspec
+
+from admission.counters import Counters, Crossing, Refused
 from admission.limits import BOUNDS, NO_AMOUNTS, WINDOW_S, Amounts
 from admission.scopes import SHARED
 from tenancy.errors import LimitExceeded, LimitsUnavailable, Unavailable
@@ -27,44 +29,29 @@ _WORDS: Final = {bound.name: bound.words for bound in BOUNDS}
 _ANOTHER: Final = "mint another root with POST /v1/roots"
 
 
-class Lease:
-    """Made by `Gate.admit` alone; the request's task uses it.
+class Lease(msgspec.Struct, eq=False, kw_only=True):
+    """Made by `Gate.admit` alone; the request's task uses it, and changes nothing of it but by its methods.
 
-    `max_output_tokens` is what the generator may produce at most, `None` where nothing limits it; `deadline` an
-    instant of `time.monotonic()`. `stopped` is the bound that refused more output; `on_allowance` whether the store of
-    the counters was away when it was taken; `waited_s` are the seconds before that.
+    `held` is what it reserves now, `ceiling` the most output tokens that it ever will; `max_output_tokens` is what the
+    generator may produce at most, `None` where nothing limits it; `deadline` an instant of `time.monotonic()`.
+    `used` is what was used, as far as it was reported. `stopped` is the bound that refused more output; `on_allowance`
+    whether the store of the counters was away when it was taken; `waited_s` are the seconds before that.
     """
 
-    def __init__(
-        self,
-        counters: Counters,
-        granted: Granted,
-        held: Amounts,
-        *,
-        ceiling: int,
-        max_output_tokens: int | None,
-        deadline: float | None,
-        price: Price,
-    ) -> None:
-        self.id = granted.lease
-        self.rooms = granted.rooms
-        self.on_allowance = granted.on_allowance
-        self.max_output_tokens = max_output_tokens
-        self.deadline = deadline
-        self.stopped: Refused | None = None
-        self.crossed: list[Crossing] = []
-        self.waited_s = 0.0
-        self._counters = counters
-        self._immediate = getattr(counters, "immediate", False)
-        self._held = held
-        self._ceiling = ceiling
-        self._price = price
-        self._used = NO_AMOUNTS
-        self._settled = False
-
-    @property
-    def settled(self) -> bool:
-        return self._settled
+    id: str
+    counters: Counters
+    immediate: bool
+    on_allowance: bool
+    held: Amounts
+    ceiling: int
+    max_output_tokens: int | None
+    deadline: float | None
+    price: Price
+    waited_s: float
+    used: Amounts = NO_AMOUNTS
+    settled: bool = False
+    stopped: Refused | None = None
+    crossed: list[Crossing] = []
 
     @property
     def stopped_by(self) -> str:
@@ -72,32 +59,29 @@ class Lease:
         return "" if self.stopped is None else f"{self.stopped.scope.kind} {self.stopped.bound}"
 
     @property
-    def used(self) -> Amounts:
-        """What was used, as far as it was reported."""
-        return self._used
-
-    @property
     def output(self) -> int:
         """Tokens produced, as far as they were reported."""
-        return self._used.output
+        return self.used.output
 
     async def expect(self, input_tokens: int) -> None:
         """The prompt is known: hold exactly its tokens. Raises `LimitExceeded` where that is more than fits."""
-        more = self._priced(input_tokens, self._held.output) - self._held
-        refused = await self._counters.extend(self.id, more, self._used)
+        held = self.held
+        expected = Amounts(0, input_tokens, held.output, self.price(input_tokens, held.output))
+        more = Amounts(0, input_tokens - held.input, 0, expected.money - held.money)
+        refused = await self.counters.extend(self.id, more, self.used)
         if refused is not None:
             raise refusal(refused)
-        self._held += more
+        self.held = expected
 
     async def afford(self, money: int) -> None:
         """The cost is known, but for what is not money: hold exactly that. Raises `LimitExceeded` where that is more
         than fits.
         """
-        more = Amounts(money=money - self._held.money)
-        refused = await self._counters.extend(self.id, more, self._used)
+        more = Amounts(money=money - self.held.money)
+        refused = await self.counters.extend(self.id, more, self.used)
         if refused is not None:
             raise refusal(refused)
-        self._held += more
+        self.held += more
 
     async def produced(self, input_tokens: int, output_tokens: int) -> bool:
         """Report the totals so far; whether more may be produced.
@@ -105,17 +89,17 @@ class Lease:
         Tokens come in the order of their reservation: the next `STEP` are asked for shortly before the last of those
         held is used, and where that is refused, what is held is the end.
         """
-        self._used = self._used.or_more(self._priced(input_tokens, output_tokens))
-        if output_tokens + AHEAD <= self._held.output or self._held.output >= self._ceiling:
+        self.used = self.used.or_more(self._priced(input_tokens, output_tokens))
+        if output_tokens + AHEAD <= self.held.output or self.held.output >= self.ceiling:
             return True
         if self.stopped is None:
-            output = min(self._held.output + STEP, self._ceiling)
-            more = self._priced(self._held.input, output) - self._held
-            self.stopped = await self._counters.extend(self.id, more, self._used)
+            output = min(self.held.output + STEP, self.ceiling)
+            more = self._priced(self.held.input, output) - self.held
+            self.stopped = await self.counters.extend(self.id, more, self.used)
             if self.stopped is None:
-                self._held += more
+                self.held += more
                 return True
-        return output_tokens < self._held.output
+        return output_tokens < self.held.output
 
     def until(self, seconds: float) -> float:
         """The instant (`time.monotonic()`) in so many `seconds`, or the request's deadline where that is earlier."""
@@ -129,36 +113,35 @@ class Lease:
 
     async def renew(self) -> None:
         """A sign of life, with what was used so far."""
-        if not self._settled:
-            await self._counters.extend(self.id, NO_AMOUNTS, self._used)
+        if not self.settled:
+            await self.counters.extend(self.id, NO_AMOUNTS, self.used)
 
     async def settle(self, input_tokens: int, output_tokens: int, money: int | None = None) -> bool:
         """Book the totals used and give the reservation back; `money` is what it cost, else the price of the tokens.
 
         Exactly once: later calls change nothing. Returns whether this call settled. A cancellation waits for it.
         """
-        if self._settled:
+        if self.settled:
             return False
-        self._settled = True
+        self.settled = True
         if money is None:
-            money = self._price(input_tokens, output_tokens)
-        used = self._used = Amounts(0, input_tokens, output_tokens, money).checked()
-        settled = await self._done(self._counters.settle(self.id, used))
+            money = self.price(input_tokens, output_tokens)
+        used = self.used = Amounts(0, input_tokens, output_tokens, money).checked()
+        work = self.counters.settle(self.id, used)
+        settled = await (work if self.immediate else finished(work))
         self.crossed += settled.crossed
         return settled.booked
 
-    async def leave(self) -> None:
+    def leave(self) -> Awaitable[None]:
         """End the request: what was reported is charged if nothing settled. Idempotent; a cancellation waits for it."""
-        await self._done(self._end())
-
-    async def _done(self, work: Coroutine[Any, Any, T]) -> T:
-        return await (work if self._immediate else finished(work))
+        work = self._end()
+        return work if self.immediate else finished(work)
 
     async def _end(self) -> None:
-        if not self._settled:
-            self._settled = True
-            self.crossed += (await self._counters.settle(self.id, self._used)).crossed
-        self.crossed += (await self._counters.leave(self.id)).crossed
+        if not self.settled:
+            self.settled = True
+            self.crossed += (await self.counters.settle(self.id, self.used)).crossed
+        self.crossed += (await self.counters.leave(self.id)).crossed
 
     @asynccontextmanager
     async def in_time(self) -> AsyncIterator[None]:
@@ -173,7 +156,7 @@ class Lease:
             raise Unavailable("the deadline of the request has passed", item="deadline", remedy="ask again") from None
 
     def _priced(self, input_tokens: int, output_tokens: int) -> Amounts:
-        return Amounts(0, input_tokens, output_tokens, self._price(input_tokens, output_tokens))
+        return Amounts(0, input_tokens, output_tokens, self.price(input_tokens, output_tokens))
 
 
 def refusal(refused: Refused) -> LimitExceeded | LimitsUnavailable:

@@ -36,7 +36,7 @@ Measure = Literal["requests", "input", "output", "tokens", "money"]
 Span = Literal["now", "minute", "month", "life"]
 
 
-class Amounts(msgspec.Struct, frozen=True):
+class Amounts(msgspec.Struct, frozen=True, gc=False):
     """Requests, tokens read (`input`) and written (`output`), micro-units."""
 
     requests: int = 0
@@ -78,7 +78,7 @@ class Amounts(msgspec.Struct, frozen=True):
 
     def checked(self) -> Amounts:
         """These, where none is negative. Raises `InvalidInput`."""
-        if min(self.requests, self.input, self.output, self.money) < 0:
+        if self.requests < 0 or self.input < 0 or self.output < 0 or self.money < 0:
             raise InvalidInput("what was used is never negative", item="amounts")
         return self
 
@@ -122,7 +122,7 @@ BOUNDS: Final = (
 )
 
 
-class Draw(msgspec.Struct, frozen=True):
+class Draw(msgspec.Struct, frozen=True, gc=False):
     """A scope that a request draws on, with its limits of this moment. After `until` (Unix seconds) it has ended."""
 
     scope: Scope

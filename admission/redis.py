@@ -19,7 +19,7 @@ import msgspec
 from admission.counters import Ask, Crossing, Granted, Reaped, Refused, Room, Settled, Use
 from admission.limits import Amounts, Draw, Limits
 from admission.redis_link import ENDS, TAKES, Link
-from admission.scopes import Scope
+from admission.scopes import SHARED, Scope
 from admission.tally import Rules, rules_of
 
 PREFIX: Final = "{sr:admission}:"
@@ -64,6 +64,7 @@ class RedisCounters:
         rooms = tuple(
             Room(ask.draws[p].scope, rules[p][r].name, rules[p][r].limit, int(used), float(resets))
             for p, r, used, resets in found
+            if ask.draws[p].scope.kind not in SHARED
         )
         return Granted(ask.lease, rooms)
 

@@ -14,9 +14,12 @@ SHARED: Final[frozenset[Kind]] = frozenset({"model", "deployment"})
 """Kinds of scopes that tenants share; every other one lies within a tenant."""
 
 
-class Scope(msgspec.Struct, frozen=True):
+class Scope(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """`id` is opaque (a tenant's id, a user's, a key's, a root's, a model's name); `tenant` is an id, empty where the
     kind is shared.
+
+    `gc=False`, here and in `admission.counters` and `admission.limits`: frozen data are never part of a cycle, and each
+    question makes so many of them that the collector's visits would show.
     """
 
     kind: Kind

@@ -1,13 +1,20 @@
-"""What one scope counts, in memory: sliding windows, months, lives, and what is held."""
+"""What one scope counts, in memory: a row of numbers, and the steps of a sliding window.
+
+All of this happens several times for each question, so that it is laid out for speed. What counts against a bound is
+the sum of two places of the row, whatever its span, and nothing is made anew but the steps of a window.
+"""
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from admission.limits import WINDOW_S, Draw, Span, bounds_of
+import msgspec
+
+from admission.limits import REACH_S, WINDOW_S, Bound, Draw, Span, bounds_of
 
 BUSY_RETRY_S: Final = 1.0
 """What a refusal says where requests in flight have to end first."""
@@ -16,159 +23,225 @@ Vector = list[int]
 """Requests, input, output, money, and tokens: input plus output."""
 
 INDEX: Final = {"requests": 0, "input": 1, "output": 2, "money": 3, "tokens": 4}
-MEASURES: Final = range(5)
-MONEY: Final = INDEX["money"]
+
+# Where in a row a vector begins: of what is held by requests that have not settled; of what those that have settled,
+# and not left, had held; of the window; of a life. A request counts in the window and in a life as it begins. A month
+# has its money alone. The last place stays 0.
+HELD: Final = 0
+SETTLED: Final = 5
+MINUTE: Final = 10
+LIFE: Final = 15
+MONTH: Final = 20
+NOTHING: Final = 21
+_ROW: Final = [0] * 22
+_NEVER: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
+    """A bound with its number. What counts against it is the sum of two places of a row: `booked`, and `held`."""
+
     name: str
     index: int
     span: Span
     limit: int
+    booked: int
+    held: int
 
 
 Rules = tuple[Rule, ...]
 
 
 def rules_of(draw: Draw) -> Rules:
-    return tuple(Rule(bound.name, INDEX[bound.measure], bound.span, limit) for bound, limit in bounds_of(draw))
+    return tuple(
+        Rule(bound.name, INDEX[bound.measure], bound.span, limit, *_places(bound)) for bound, limit in bounds_of(draw)
+    )
 
 
-class Window:
-    """Amounts by second; at most `WINDOW_S + 1` steps."""
-
-    __slots__ = ("_steps", "total")
-
-    def __init__(self) -> None:
-        self._steps: deque[tuple[int, Vector]] = deque()
-        self.total: Vector = [0] * 5
-
-    def add(self, amounts: Vector, now: float) -> None:
-        step, total = self._step(now), self.total
-        for index in MEASURES:
-            amount = amounts[index]
-            step[index] += amount
-            total[index] += amount
-
-    def add_request(self, now: float) -> None:
-        self._step(now)[0] += 1
-        self.total[0] += 1
-
-    def _step(self, now: float) -> Vector:
-        steps, second = self._steps, int(now)
-        if not steps or steps[-1][0] < second:
-            steps.append((second, [0] * 5))
-        return steps[-1][1]
-
-    def expire(self, now: float) -> None:
-        while self._steps and self._steps[0][0] + 1 + WINDOW_S <= now:
-            add(self.total, self._steps.popleft()[1], -1)
-
-    def wait(self, index: int, needed: int, now: float) -> float:
-        """Seconds until at least `needed` has left the window; the whole window where it never holds so much."""
-        freed = 0
-        for step, amounts in self._steps:
-            freed += amounts[index]
-            if freed >= needed:
-                return step + 1 + WINDOW_S - now
-        return float(WINDOW_S)
+def _places(bound: Bound) -> tuple[int, int]:
+    index = INDEX[bound.measure]
+    if bound.span == "now":
+        return SETTLED + index, HELD + index
+    booked = {"minute": MINUTE + index, "month": MONTH, "life": LIFE + index}[bound.span]
+    return booked, NOTHING if bound.measure == "requests" else HELD + index
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Month:
-    """`label` as in "2026-11"; `ends` is the first instant of the next one (UTC), in Unix seconds."""
+    """`label` as in "2026-11"; from `begins` up to `ends`, in Unix seconds."""
 
     label: str
-    money: int = 0
-    told: set[tuple[float, int]] = field(default_factory=set)
-    ends: float = field(init=False)
+    begins: float
+    ends: float
 
-    def __post_init__(self) -> None:
-        self.ends = _end(int(self.label[:4]), int(self.label[5:]))
-
-
-@dataclass(slots=True)
-class Life:
-    until: float | None
-    used: Vector = field(default_factory=lambda: [0] * 5)
+    @classmethod
+    def at(cls, now: float) -> Month:
+        """The month (UTC) of this moment."""
+        first = datetime.fromtimestamp(now, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        return cls(month_of(now), first.timestamp(), month_end(now))
 
 
-@dataclass(slots=True)
-class Counts:
-    """The counters of one scope. `month` and `life` are there where a limit asks for them."""
+class Counts(msgspec.Struct, eq=False, gc=False):
+    """The counters of one scope. `month` is there where a limit has money in it, `told` what alerts went out in it;
+    `life_ends`, where the scope has a budget, is an instant or infinity. `steps` are amounts by second, oldest first,
+    at most `WINDOW_S + 1`; `step` is the one of `second`, the newest.
 
-    window: Window = field(default_factory=Window)
-    flight: Vector = field(default_factory=lambda: [0] * 5)
-    held: Vector = field(default_factory=lambda: [0] * 5)
+    Whoever reads or adds anything calls `roll` before, where `over` has come: from then on something is over.
+    """
+
+    row: Vector = msgspec.field(default_factory=_ROW.copy)
+    steps: list[tuple[int, Vector]] = []
+    second: int = _NEVER
+    step: Vector = []
     month: Month | None = None
-    life: Life | None = None
+    told: tuple[tuple[float, int], ...] = ()
+    life_ends: float | None = None
+    over: float = math.inf
 
     def roll(self, now: float) -> None:
         """Forget what is over: steps that left the window, last month, a life that has ended."""
-        self.window.expire(now)
+        steps = self.steps
+        while steps and steps[0][0] + REACH_S <= now:
+            _, amounts = steps.pop(0)
+            for index, amount in enumerate(amounts, MINUTE):
+                self.row[index] -= amount
+        if not steps:
+            self.second = _NEVER
         if self.month is not None and self.month.ends <= now:
-            self.month = None
-        if self.life is not None and self.life.until is not None and self.life.until <= now:
-            self.life = None
+            self.month, self.told, self.row[MONTH] = None, (), 0
+        if self.life_ends is not None and self.life_ends <= now:
+            self.life_ends, self.row[LIFE : LIFE + 5] = None, [0] * 5
+        self.over = min(
+            steps[0][0] + REACH_S if steps else math.inf,
+            math.inf if self.month is None else self.month.ends,
+            math.inf if self.life_ends is None else self.life_ends,
+        )
+
+    def begin_month(self, month: Month, money: int = 0) -> None:
+        self.month, self.row[MONTH] = month, money
+        if month.ends < self.over:
+            self.over = month.ends
+
+    def begin_life(self, ends: float, used: Vector) -> None:
+        self.life_ends, self.row[LIFE : LIFE + 5] = ends, used
+        self.over = min(self.over, ends)
 
     def at_rest(self, now: float) -> bool:
-        if self.flight[0] or (self.month is not None and now < self.month.ends):
+        # First what most are told by: the scopes of a thousand tenants are in no cache of the processor.
+        if (self.month is not None and now < self.month.ends) or self.row[HELD]:
             return False
         self.roll(now)
-        kept = self.month is not None or self.life is not None
-        return not (kept or any(self.flight) or any(self.held) or any(self.window.total))
-
-    def used(self, rule: Rule) -> int:
-        """What counts against a bound, what is held included."""
-        index = rule.index
-        if rule.span == "now":
-            return self.flight[index]
-        if rule.span == "minute":
-            return self.window.total[index] + self.held[index]
-        if rule.span == "month":
-            return (self.month.money if self.month else 0) + self.held[MONEY]
-        return (self.life.used[index] if self.life else 0) + self.held[index]
+        return not (self.month is not None or self.life_ends is not None or any(self.row))
 
     def wait(self, rule: Rule, over: int, until: float | None, now: float) -> float:
         """Seconds until `over` units have become free, as far as that is known."""
         if rule.span == "minute":
-            return self.window.wait(rule.index, over, now)
-        if rule.span == "now" or over <= self.held[rule.index]:
+            return self._leaves(rule.index, over, now)
+        if rule.span == "now" or over <= self.row[rule.held]:
             return BUSY_RETRY_S
         return self._month_left(now) if rule.span == "month" else _left(until, now)
 
-    def room(self, rule: Rule, until: float | None, now: float) -> tuple[int, float]:
-        """What counts against a bound, and the seconds until some of it no longer does."""
-        index, span = rule.index, rule.span
-        if span == "now":
-            return self.flight[index], 0.0
-        if span == "minute":
-            settled = self.window.total[index]
-            return settled + self.held[index], self.window.wait(index, 1, now) if settled else 0.0
-        return self.used(rule), self._month_left(now) if span == "month" else _left(until, now)
+    def resets(self, rule: Rule, until: float | None, now: float) -> float:
+        """Seconds until some of what is booked against a bound of a time no longer counts."""
+        if rule.span == "minute":
+            return self._leaves(rule.index, 1, now) if self.row[rule.booked] else 0.0
+        return self._month_left(now) if rule.span == "month" else _left(until, now)
 
-    def begin(self, need: Vector, now: float) -> None:
-        """A request has begun: it counts at once, what it needs is held."""
-        self.window.add_request(now)
-        if self.life is not None:
-            self.life.used[0] += 1
-        add(self.flight, need)
-        held = self.held
-        held[1] += need[1]
-        held[2] += need[2]
-        held[3] += need[3]
-        held[4] += need[4]
+    def turn(self, second: int) -> None:
+        """A step of the window begins: whoever adds to `step` calls this before, where `second` is a later one."""
+        self.second, self.step = second, [0] * 5
+        self.steps.append((second, self.step))
+        if second + REACH_S < self.over:
+            self.over = second + REACH_S
 
-    def book(self, amounts: Vector, now: float) -> None:
-        self.window.add(amounts, now)
-        if self.month is not None:
-            self.month.money += amounts[MONEY]
-        if self.life is not None:
-            add(self.life.used, amounts)
+    def _leaves(self, index: int, needed: int, now: float) -> float:
+        """Seconds until at least `needed` has left the window; the whole window where it never holds so much."""
+        freed = 0
+        for second, amounts in self.steps:
+            freed += amounts[index]
+            if freed >= needed:
+                return second + REACH_S - now
+        return float(WINDOW_S)
 
     def _month_left(self, now: float) -> float:
         return (month_end(now) if self.month is None else self.month.ends) - now
+
+
+def begin(scopes: Iterable[Counts], need: Vector, second: int) -> None:
+    """A request has begun at all of `scopes`: it counts at once, and holds what it needs."""
+    _, read, written, money, tokens = need
+    for counts in scopes:
+        if counts.second < second:
+            counts.turn(second)
+        counts.step[0] += 1
+        row = counts.row
+        row[0] += 1
+        row[1] += read
+        row[2] += written
+        row[3] += money
+        row[4] += tokens
+        row[10] += 1
+        if counts.life_ends is not None:
+            row[15] += 1
+
+
+def hold(scopes: Iterable[Counts], change: Vector) -> None:
+    """A request that has begun holds more, or less where it is below zero."""
+    _, read, written, money, tokens = change
+    for counts in scopes:
+        row = counts.row
+        row[1] += read
+        row[2] += written
+        row[3] += money
+        row[4] += tokens
+
+
+def settle(scopes: Iterable[Counts], held: Vector, used: Vector, second: int) -> None:
+    """What was used takes the place of what was held, which stays in flight."""
+    _, held_read, held_written, held_money, held_tokens = held
+    _, read, written, money, tokens = used
+    for counts in scopes:
+        row = counts.row
+        row[0] -= 1
+        row[1] -= held_read
+        row[2] -= held_written
+        row[3] -= held_money
+        row[4] -= held_tokens
+        row[5] += 1
+        row[6] += held_read
+        row[7] += held_written
+        row[8] += held_money
+        row[9] += held_tokens
+        row[11] += read
+        row[12] += written
+        row[13] += money
+        row[14] += tokens
+        if counts.month is not None:
+            row[20] += money
+        if counts.life_ends is not None:
+            row[16] += read
+            row[17] += written
+            row[18] += money
+            row[19] += tokens
+        if counts.second < second:
+            counts.turn(second)
+        step = counts.step
+        step[1] += read
+        step[2] += written
+        step[3] += money
+        step[4] += tokens
+
+
+def leave(scopes: Iterable[Counts], held: Vector) -> None:
+    """A request that has settled is gone."""
+    _, read, written, money, tokens = held
+    for counts in scopes:
+        row = counts.row
+        row[5] -= 1
+        row[6] -= read
+        row[7] -= written
+        row[8] -= money
+        row[9] -= tokens
 
 
 def month_of(now: float) -> str:
@@ -187,12 +260,3 @@ def _end(year: int, month: int) -> float:
 
 def _left(until: float | None, now: float) -> float:
     return float(WINDOW_S) if until is None else max(0.0, until - now)
-
-
-def add(total: Vector, amounts: Vector, sign: int = 1) -> None:
-    requests, read, written, money, tokens = amounts
-    total[0] += sign * requests
-    total[1] += sign * read
-    total[2] += sign * written
-    total[3] += sign * money
-    total[4] += sign * tokens

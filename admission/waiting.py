@@ -142,7 +142,8 @@ class WaitingRoom:
 
     def wake(self) -> None:
         """Room may have come."""
-        self._woken.set()
+        if self._scopes:
+            self._woken.set()
 
     async def enter(self, ask: Ask, party: Party, wait_s: float) -> Entry:
         """Admit `ask` when it is `party`'s turn and there is room; `wait_s` 0 waits for neither. A refusal, also that

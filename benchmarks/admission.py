@@ -5,10 +5,11 @@
 One question's life at the gate: admitted, its prompt reported, settled, left. `added` is the time of that block less
 the time of the same block without a gate. The arms take turns, 50 questions each, so that whatever else the machine
 does meets all alike: no admission; 10 tenants, and 1,000, with four bounds of each tenant and each of its users; and
-1,000 tenants where the key, the model and the deployment have limits as well: five scopes, 15 bounds. Each tenant has
-10 users, and each arm's tenants ask in turn, 64 questions being in flight meanwhile. `piece` is what a stream adds for
-each piece of text that it reports. `wall` is what a question waits for, `cpu` without what others took of the machine.
-`reference` is a loop over 1,000 numbers, by which runs on busy and idle machines are compared.
+1,000 tenants where the key, the model and the deployment have limits as well: five scopes, 15 bounds. In the arms with
+`headers` the state of the tenant's bounds is read too, as the headers of an HTTP answer need it. Each tenant has a
+contract and 10 users, and each arm's tenants ask in turn, 64 questions being in flight meanwhile. `piece` is what a
+stream adds for each piece of text that it reports. `wall` is what a question waits for, `cpu` without what others took
+of the machine. `reference` is a loop over 1,000 numbers, by which runs on busy and idle machines are compared.
 
 Then the counters alone, through their port: `take`, `settle` and `leave` of one lease over a user and a tenant, in
 memory and at a real Redis on this machine, beside a bare round trip to it (`PING`); and leases a second at Redis with
@@ -25,17 +26,18 @@ import secrets
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from admission.counters import Ask, Counters, Granted
-from admission.gate import Estimate, Gate, SharedLimits
+from admission.gate import ROOMS, Estimate, Gate, SharedLimits
 from admission.limits import Amounts, Draw, Limits, TenantLimits
 from admission.local import LocalCounters
 from admission.scopes import tenant_scope, user_scope
+from tenancy.contract import Contract
 from tenancy.control import Tenants
 from tenancy.identity import Authenticator, Principal, Role
 from tenancy.keys import MasterKey
@@ -45,10 +47,13 @@ USERS, IN_FLIGHT, BLOCK = 10, 64, 50
 MANY = 10**9
 EACH = Limits(requests_per_minute=MANY, concurrent=MANY, tokens_per_minute=MANY, money_per_month=MANY)
 SHARED = SharedLimits(Limits(requests_per_minute=MANY, concurrent=MANY), {MODEL: Limits(tokens_per_minute=MANY)})
+TWO, THREE = TenantLimits(tenant=EACH, user=EACH), TenantLimits(EACH, EACH, EACH)
 ARMS = {
-    "tenants_10": (10, TenantLimits(tenant=EACH, user=EACH), SharedLimits()),
-    "tenants_1000": (1_000, TenantLimits(tenant=EACH, user=EACH), SharedLimits()),
-    "tenants_1000_five_scopes": (1_000, TenantLimits(EACH, EACH, EACH), SHARED),
+    "tenants_10": (10, TWO, SharedLimits(), False),
+    "tenants_1000": (1_000, TWO, SharedLimits(), False),
+    "tenants_1000_headers": (1_000, TWO, SharedLimits(), True),
+    "five_scopes": (1_000, THREE, SHARED, False),
+    "five_scopes_headers": (1_000, THREE, SHARED, True),
 }
 MOST_TENANTS = 1_000
 COUNTERS: dict[str, Callable[[], Counters]] = {"memory": LocalCounters}
@@ -56,18 +61,17 @@ AT_REDIS = 1 / 4
 """Share of the rounds that are asked of Redis, which takes longer."""
 
 
-@dataclass
 class Nothing:
-    """In the place of a lease."""
+    """In the place of a gate and of a lease."""
+
+    async def __aenter__(self) -> Nothing:
+        return self
+
+    async def __aexit__(self, *_raised: object) -> None: ...
 
     async def expect(self, _tokens: int) -> None: ...
 
     async def settle(self, _input: int, _output: int, _money: int) -> None: ...
-
-
-@asynccontextmanager
-async def nobody(_principal: Principal) -> AsyncIterator[Nothing]:
-    yield Nothing()
 
 
 def a_principal(folder: Path) -> Principal:
@@ -117,28 +121,33 @@ def now() -> tuple[int, int]:
 class Arm:
     """Questions one after another; `gate` is `None` where there is no admission."""
 
-    def __init__(self, gate: Gate | None, asking: Iterator[Principal]) -> None:
+    def __init__(self, gate: Gate | None, asking: Iterator[Principal], *, headers: bool = False) -> None:
         self.gate = gate
         self.asking = asking
+        self.contract = Contract()
+        self.headers = headers
         self.questions, self.pieces = Times(), Times()
 
     async def question(self) -> None:
         principal, request_id = next(self.asking), secrets.token_hex(16)
         begun = now()
         if self.gate is None:
-            async with nobody(principal) as lease:
+            async with Nothing() as lease:
                 await lease.expect(800)
                 await lease.settle(800, 120, 3_480)
         else:
             asked = {"model": MODEL, "price": price, "request_id": request_id}
-            async with self.gate.admit(principal, Estimate(1_000, 512), **asked) as held:  # type: ignore[arg-type]
+            entering = self.gate.admit(principal, Estimate(1_000, 512), self.contract, **asked)  # type: ignore[arg-type]
+            async with entering as held:
                 await held.expect(800)
                 await held.settle(800, 120, 3_480)
         self.questions.add(begun)
 
     async def block(self, size: int) -> None:
+        ROOMS.set([] if self.headers else None)
         for _ in range(size):
             await self.question()
+        ROOMS.set(None)
 
     async def stream(self, pieces: int) -> None:
         """Of each answer the mean of its pieces, since a clock is read as slowly as a piece is reported."""
@@ -153,9 +162,9 @@ class Arm:
 async def measured(ana: Principal, rounds: int) -> dict[str, Any]:
     bare, arms = Arm(None, callers(ana, 1)), {}
     async with AsyncExitStack() as stack:
-        for name, (tenants, limits, shared) in ARMS.items():
+        for name, (tenants, limits, shared, headers) in ARMS.items():
             gate = Gate(LocalCounters(), lambda _, limits=limits: limits, shared=shared)  # type: ignore[misc]
-            arm = arms[name] = Arm(gate, callers(ana, tenants))
+            arm = arms[name] = Arm(gate, callers(ana, tenants), headers=headers)
             for principal in itertools.islice(arm.asking, IN_FLIGHT):
                 await stack.enter_async_context(gate.admit(principal, Estimate(500, 100), model=MODEL, price=price))
             # All tenants have asked before anything is measured.

@@ -8,9 +8,9 @@ requests run at a replica for dt, each of them has dt / n, a tenant dt / n for e
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,15 @@ class _Tenant:
     peak: int = 0
 
 
+@dataclass(slots=True)
+class _Replica:
+    """The `requests` that run at it, by tenant; their time is divided up to `since`."""
+
+    since: int
+    requests: int = 0
+    running: dict[str, int] = field(default_factory=dict)
+
+
 class Occupancy:
     """The requests at the replicas of one pool. One thread at a time; tenants at rest leave with `take`.
 
@@ -42,38 +51,45 @@ class Occupancy:
 
     def __init__(self, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self._clock = clock
-        self._running: dict[object, Counter[str]] = {}
-        self._since: dict[object, int] = {}
+        self._replicas: dict[object, _Replica] = {}
         self._tenants: defaultdict[str, _Tenant] = defaultdict(_Tenant)
 
     def begins(self, replica: object, tenant: str, tokens: int) -> None:
         """A request whose prompt has `tokens` runs at `replica` from now on."""
-        self._divide(replica, self._clock())
-        self._running.setdefault(replica, Counter())[tenant] += 1
+        now, place = self._clock(), self._replicas.get(replica)
+        if place is None:
+            place = self._replicas[replica] = _Replica(now)
+        else:
+            self._divide(place, now)
+        place.requests += 1
+        place.running[tenant] = place.running.get(tenant, 0) + 1
         self.grows(tenant, tokens)
 
     def grows(self, tenant: str, tokens: int) -> None:
         """A running request has so many tokens more; below zero, fewer than was thought."""
         client = self._tenants[tenant]
         client.held += tokens
-        client.peak = max(client.peak, client.held)
+        if client.held > client.peak:
+            client.peak = client.held
 
     def ends(self, replica: object, tenant: str, tokens: int) -> None:
         """A request that had `tokens` in the end runs no longer."""
-        self._divide(replica, self._clock())
-        running = self._running[replica]
-        running[tenant] -= 1
-        if not running[tenant]:
-            del running[tenant]
-        if not running:
-            del self._running[replica], self._since[replica]
+        place = self._replicas[replica]
+        self._divide(place, self._clock())
+        place.requests -= 1
+        if not place.requests:
+            del self._replicas[replica]
+        elif place.running[tenant] == 1:
+            del place.running[tenant]
+        else:
+            place.running[tenant] -= 1
         self._tenants[tenant].held -= tokens
 
     def take(self) -> dict[str, EngineUse]:
         """The use by tenant since this was called last, up to now."""
         now = self._clock()
-        for replica in self._running:
-            self._divide(replica, now)
+        for place in self._replicas.values():
+            self._divide(place, now)
         found = {}
         for tenant, client in list(self._tenants.items()):
             found[tenant] = EngineUse(client.engine_ns, client.peak)
@@ -82,13 +98,12 @@ class Occupancy:
                 del self._tenants[tenant]
         return found
 
-    def _divide(self, replica: object, now: int) -> None:
+    def _divide(self, place: _Replica, now: int) -> None:
         """Give the time since the last change to whoever ran. Parts are differences of whole sums: none is lost."""
-        elapsed, self._since[replica] = now - self._since.get(replica, now), now
-        running = self._running.get(replica, Counter[str]())
-        total, counted, given = running.total(), 0, 0
-        for tenant, requests in running.items():
+        elapsed, place.since = now - place.since, now
+        counted, given = 0, 0
+        for tenant, requests in place.running.items():
             counted += requests
-            part = elapsed * counted // total - given
+            part = elapsed * counted // place.requests - given
             given += part
             self._tenants[tenant].engine_ns += part

@@ -104,7 +104,7 @@ class ChunkingTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     overlap_tokens: Annotated[int, msgspec.Meta(ge=0, le=2_000)] | None = None
 
 
-class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True, weakref=True):
     """What was agreed with one tenant. A key that is left out leaves the choice to the deployment.
 
     `weight` is its share of pools and threads, relative to other tenants', where several wait.

@@ -15,7 +15,7 @@ WorkClass = Literal["interactive", "batch"]
 Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 
 
-class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, cache_hash=True):
     """Limits of one scope; `None` is no limit, 0 admits nothing.
 
     `tokens_per_minute` are input plus output. `kv_tokens` are what requests in flight hold together, read and written.

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from admission.counters import Crossing, Settled
+from admission.counters import Crossing, Room, Settled
 from admission.expected import FIRST_OUTPUT, LEAST_OUTPUT, ExpectedOutput
 from admission.gate import ROOMS, Estimate, Gate, SharedLimits
 from admission.lease import AHEAD, STEP, Lease
@@ -100,6 +100,52 @@ def test_a_contract_takes_the_place_of_the_deployment(ana: Principal) -> None:
         door = gate(user=Limits(concurrent=1))
         assert (await refusal(door, ana, agreed=Agreed())).bound == "requests_per_minute"
         await ask(door, ana)
+
+    asyncio.run(main())
+
+
+class Contract:
+    weight = 1
+
+    def __init__(self, requests: int) -> None:
+        self.requests = requests
+
+    def limits(self, deployment: TenantLimits) -> TenantLimits:
+        return TenantLimits(user=Limits(requests_per_minute=self.requests, deadline_s=deployment.user.deadline_s))
+
+
+def test_each_request_has_the_limits_of_its_contract_as_it_is_then(ana: Principal) -> None:
+    settings = TenantLimits(user=Limits(requests_per_minute=99))
+
+    async def main() -> None:
+        door = Gate(LocalCounters(Clock()), lambda _tenant: settings)
+
+        async def most(agreed: Contract | None) -> int | None:
+            rooms: list[Room] = []
+            ROOMS.set(rooms)
+            await ask(door, ana, agreed=agreed)
+            return rooms[0].limit
+
+        first, second = Contract(50), Contract(60)
+        assert [await most(first), await most(second), await most(first)] == [50, 60, 50]
+        del first
+        assert await most(None) == 99
+        assert [await most(Contract(70)), await most(Contract(80))] == [70, 80]
+        assert await most(None) == 99, "what was agreed is gone, and in nobody's way"
+
+    asyncio.run(main())
+
+
+def test_limits_of_the_deployment_that_change_hold_from_the_next_request(ana: Principal) -> None:
+    agreed, held = Contract(50), [TenantLimits()]
+
+    async def main() -> None:
+        door = Gate(LocalCounters(Clock()), lambda _tenant: held[-1])
+        async with door.admit(ana, Estimate(0, 0), agreed) as lease:
+            assert lease.deadline is None
+        held.append(TenantLimits(user=Limits(deadline_s=5)))
+        async with door.admit(ana, Estimate(0, 0), agreed) as lease:
+            assert lease.deadline is not None
 
     asyncio.run(main())
 
@@ -336,6 +382,8 @@ def test_settles_once_whatever_comes_after(ana: Principal) -> None:
 
 def test_whoever_is_cancelled_while_asking_holds_nothing(ana: Principal) -> None:
     class Granting(LocalCounters):
+        immediate = False
+
         async def take(self, ask: Any) -> Any:
             granted = await super().take(ask)
             await asyncio.sleep(0)

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from admission.gate import Estimate, Gate
+from admission.counters import Room
+from admission.gate import ROOMS, Estimate, Gate
 from admission.lease import Lease
 from admission.limits import Limits, TenantLimits
 from admission.local import LocalCounters
@@ -64,6 +65,8 @@ async def decided(ana: Principal, coming: list[Visit]) -> dict[int, list[object]
     """What each watched tenant was told, in order."""
     clock = Clock()
     door = Gate(LocalCounters(clock), lambda _: LIMITS)
+    rooms: list[Room] = []
+    ROOMS.set(rooms)
     begun, told = clock.now, {tenant: [] for tenant in range(WATCHED)}
     inside: dict[int, list[tuple[int, AbstractAsyncContextManager[Lease], Lease, Visit]]] = {}
 
@@ -92,7 +95,7 @@ async def decided(ana: Principal, coming: list[Visit]) -> dict[int, list[object]
             said = (refused.scope, refused.bound, refused.limit, refused.used, round(refused.retry_after, 6))
         else:
             grows = await lease.produced(one.read, one.written)
-            said = (grows, lease.stopped_by, [(room.bound, room.used, round(room.resets_s, 6)) for room in lease.rooms])
+            said = (grows, lease.stopped_by, [(room.bound, room.used, round(room.resets_s, 6)) for room in rooms])
             inside.setdefault(one.tenant, []).append((one.stays, block, lease, one))
         if one.tenant < WATCHED:
             told[one.tenant].append(said)
@@ -132,3 +135,17 @@ def test_decisions_among_a_thousand_are_those_among_ten(ana: Principal, seed: in
     answers = [one for each in few.values() for one in each]
     refused = [one for one in answers if isinstance(one, tuple) and len(one) == 5]
     assert 0.1 < len(refused) / len(answers) < 0.9, "both are decided often"
+
+
+def test_who_came_once_takes_no_memory_for_long(ana: Principal) -> None:
+    clock = Clock()
+    counters = LocalCounters(clock)
+    door = Gate(counters, lambda _: TenantLimits(tenant=Limits(requests_per_minute=1)))
+
+    async def main() -> None:
+        for number in range(2_000):
+            async with door.admit(replace(ana, tenant_id=f"t{number}"), Estimate(0, 0)):
+                clock.now += 0.5
+            assert len(counters._scopes) < 600, "of 4,000: those of a minute, and some that nobody looked at yet"
+
+    asyncio.run(main())

@@ -87,9 +87,10 @@ class TestEngineTime:
             busy += elapsed * len({where for where, _ in running})
             if what == "begin":
                 running.append((replica, f"t{tenant}"))
-                found.begins(*running[-1], 5)
+                found.begins(*running[-1], 5 * replica)
             elif what == "end" and running:
-                found.ends(*running.pop(tenant % len(running)), 5)
+                where, whose = running.pop(tenant % len(running))
+                found.ends(where, whose, 5 * where)
             elif what == "take":
                 told = sum(found.take().values(), told)
         assert sum(found.take().values(), told).engine_ns == busy

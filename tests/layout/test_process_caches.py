@@ -45,7 +45,7 @@ KEPT = {
     "admission/months.py": "tenant id; locks without content, while a month is read",
     "admission/redis.py": "sets of limits, without a tenant; a fixed number",
     "admission/expected.py": "tenant id, user id and model; a fixed number",
-    "admission/gate.py": "request ids of leases in flight",
+    "admission/gate.py": "request ids of leases in flight; tenant id, with its limits, a fixed number",
     "admission/local.py": "scope, of which a tenant's id is part; those at rest leave. A fixed number of limits",
     "admission/waiting.py": "scopes that requests wait for, of which a tenant's id is part; numbers and refusals",
     "audit/log.py": "the log of one tenant; a fixed number of records wait",

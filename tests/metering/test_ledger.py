@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from audit.log import AuditLog
 from audit.logs import AuditLogs
@@ -18,7 +18,7 @@ from metering.events import UsageEvent, month_of, usage_of
 from metering.ledger import UsageLedger, rebuilt
 from metering.prices import Basis
 from metering.reconcile import Tokens, engine_totals, generation, reconcile
-from metering.tables import usage
+from metering.tables import position, usage
 from metering.usage import csv_lines, events_of, grouped, report, spent
 from tenancy.control import Tenants
 from tenancy.errors import Conflict, Corrupt, InvalidInput
@@ -90,6 +90,32 @@ def test_catching_up_from_many_threads_books_once(ledger: UsageLedger, write: Wr
     (row,) = report(ledger, "acme", ("tenant",))
     assert (row["events"], row["microunits"]) == (day.hops, day.microunits)
     assert ledger.place().next == len(day.drafts)
+
+
+@pytest.mark.both_storages
+def test_whoever_is_alone_with_a_ledger_writes_the_log_and_lets_nobody_else_book(
+    ledger: UsageLedger, write: Write
+) -> None:
+    write(a_day(3, "actual"))
+    draft = a_day(1, "actual", seed=8).drafts[0][0]
+    done: list[str] = []
+
+    def follow() -> None:
+        UsageLedger(ledger.log).catch_up()
+        done.append("booked")
+
+    follower = threading.Thread(target=follow)
+    with ledger.alone() as connection:
+        assert connection.execute(select(position.c.next)).scalar() == ledger.log.head().size
+        seq = ledger.log.append(lambda: draft)
+        follower.start()
+        follower.join(0.2)
+        assert done == []
+        assert connection.execute(select(position.c.next)).scalar() == seq
+        done.append("alone")
+    follower.join()
+    assert done == ["alone", "booked"]
+    assert ledger.place().next == seq + 1
 
 
 def test_an_event_that_comes_again_with_other_content_is_counted_and_changes_nothing(

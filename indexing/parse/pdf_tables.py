@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from indexing.parse.pdf_page import Piece, Rule
@@ -101,8 +101,12 @@ def ruled(grid: Grid, pieces: Sequence[Piece]) -> Table | None:
 
 
 def aligned(pieces: Sequence[Piece]) -> list[tuple[Table, list[Piece]]]:
-    """Tables without rules, each with the pieces that it takes."""
+    """Tables without rules, each with the pieces that it takes.
+
+    Only what the file writes row by row is one: columns of a page stand side by side too, but are written in turn.
+    """
     rows = _visual_rows(pieces)
+    order = {id(piece): index for index, piece in enumerate(piece for piece in pieces if piece.text.strip())}
     tables = []
     start = 0
     while start < len(rows):
@@ -112,6 +116,8 @@ def aligned(pieces: Sequence[Piece]) -> list[tuple[Table, list[Piece]]]:
             placed = [list(range(len(starts)))]
             pitch = float("inf")
             while end < len(rows) and (columns := _columns(rows[end], starts)) is not None:
+                if not _in_turn(rows[end - 1 : end + 1], order):
+                    break
                 gap = rows[end - 1][0][0].y - rows[end][0][0].y
                 if gap > 1.5 * pitch:
                     break
@@ -125,6 +131,12 @@ def aligned(pieces: Sequence[Piece]) -> list[tuple[Table, list[Piece]]]:
                 end = start + 1
         start = end
     return tables
+
+
+def _in_turn(rows: Sequence[list[list[Piece]]], order: Mapping[int, int]) -> bool:
+    """Whether the file writes the pieces of `rows` one after the other, with nothing between them."""
+    places = [order[id(piece)] for row in rows for cell in row for piece in cell]
+    return places == list(range(places[0], places[0] + len(places)))
 
 
 def _aligned(rows: Sequence[list[list[Piece]]], placed: Sequence[list[int]], starts: list[float]) -> Table | None:

@@ -130,6 +130,12 @@ def test_a_table_without_rules_and_columns_of_prose() -> None:
     assert blocks(read(pdf(table))) == [("table", "Code | Place | Count\nS-1 |  | 4\nS-2 | B-07 | 5")]
     prose = rows(*[("words of a long column here", "that runs beside the others", "and is prose of its own kind")] * 4)
     assert not any(kind == "table" for kind, _ in blocks(read(pdf(prose))))
+    columns = b"".join(
+        stamped(f"c{column} l{line}", x=50 + 180 * column, y=700 - 20 * line)
+        for column in range(3)
+        for line in range(4)
+    )
+    assert read(pdf(columns)).text.split("\n\n")[0] == "c0 l0\nc0 l1\nc0 l2\nc0 l3"
 
 
 def test_headers_and_footers_are_written_once() -> None:

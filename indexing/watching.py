@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +28,7 @@ class Watched:
         self._changed: set[Path] = set()
         self._news = threading.Condition()
         self._ready = False
+        self._missed = False
         self._error: BaseException | None = None
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ingest-watch", daemon=True)
@@ -55,24 +55,38 @@ class Watched:
 
     def _run(self) -> None:
         try:
-            for changes in watch(
-                *self._folders,
-                watch_filter=None,
-                debounce=_DEBOUNCE_MS,
-                step=_STEP_MS,
-                stop_event=self._stopped,
-                rust_timeout=_TICK_MS,
-                yield_on_timeout=True,
-                raise_interrupt=False,
-            ):
-                with self._news:
-                    # It yields for the first time when all folders are watched.
-                    self._ready = True
-                    self._changed |= {place for _, path in changes if (place := self._place(Path(path))) is not None}
-                    self._news.notify_all()
+            while not self._stopped.is_set():
+                try:
+                    self._gather()
+                except RuntimeError:
+                    # It ends at a name that is no UTF-8. The next one watches before all is looked through.
+                    if not self._ready:
+                        raise
+                    self._missed = True
+                    self._stopped.wait(_TICK_MS / 1000)
         except BaseException as error:  # noqa: BLE001 - it ends this thread, and is raised in the one that waits
             with self._news:
                 self._error = error
+                self._news.notify_all()
+
+    def _gather(self) -> None:
+        for changes in watch(
+            *self._folders,
+            watch_filter=None,
+            debounce=_DEBOUNCE_MS,
+            step=_STEP_MS,
+            stop_event=self._stopped,
+            rust_timeout=_TICK_MS,
+            yield_on_timeout=True,
+            raise_interrupt=False,
+        ):
+            with self._news:
+                # It yields for the first time when all folders are watched.
+                self._ready = True
+                if self._missed:
+                    self._changed |= set(self._folders)
+                    self._missed = False
+                self._changed |= {place for _, path in changes if (place := self._place(Path(path))) is not None}
                 self._news.notify_all()
 
     def _place(self, path: Path) -> Path | None:
@@ -82,10 +96,7 @@ class Watched:
             return None
         if path.name == RULES_FILE:
             path = path.parent
-        parts = path.relative_to(folder).parts
-        # The watcher cannot say a name that is no UTF-8: all of the folder is looked at.
-        said = list(takewhile(lambda part: "\ufffd" not in part, parts))
-        return None if any(part.startswith(".") for part in said) else folder.joinpath(*said)
+        return None if any(part.startswith(".") for part in path.relative_to(folder).parts) else path
 
     def _check(self) -> None:
         if self._error is not None:

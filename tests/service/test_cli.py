@@ -205,6 +205,26 @@ def test_ingestion_names_each_failure_and_goes_on(acme: Run, folder: Path) -> No
     assert (code, "removed: second.md" in out) == (0, True)
 
 
+def test_items_are_listed_by_status_and_pruning_has_a_limit(acme: Run, folder: Path) -> None:
+    docs = folder / "docs"
+    (docs / "broken.pdf").write_bytes(b"%PDF-1.7 nothing")
+    acme("ingest", "--tenant", "acme", str(docs))
+    found = data(acme("document", "list", "--tenant", "acme", "--status", "corrupt", "--json"))
+    assert [(one["name"], one["status"], bool(one["reason"])) for one in found] == [("broken.pdf", "corrupt", True)]
+    assert acme("document", "list", "--tenant", "acme", "--status", "added")[0] == 2
+    for path in docs.iterdir():
+        path.unlink()
+    words = ["ingest", "--tenant", "acme", str(docs), "--prune"]
+    code, _, err = acme(*words)
+    assert (code, "1 of its 1 documents have no file any more" in err) == (1, True)
+    code, out, _ = acme(*words, "--prune-limit", "1")
+    assert (code, "removed: notice.md" in out) == (0, True)
+    assert [
+        one["name"] for one in data(acme("document", "list", "--tenant", "acme", "--status", "removed", "--json"))
+    ] == ["notice.md"]
+    assert acme("ingest", "--tenant", "acme", str(docs), "--prune-limit", "1")[0] == 2
+
+
 def test_ingestion_says_that_nobody_reads_what_no_rule_names(acme: Run, folder: Path) -> None:
     docs = folder / "docs"
     (docs / "faq.jsonl").write_text('{"text": "Visitors park on P2."}\n{"text": "Lunch is at noon."}\n')
@@ -212,7 +232,10 @@ def test_ingestion_says_that_nobody_reads_what_no_rule_names(acme: Run, folder: 
     rules = folder / "access.toml"
     rules.write_text('[[rule]]\npath = "faq.jsonl"\nallow = ["tenant"]\n')
     code, _, err = acme("ingest", "--tenant", "acme", str(docs), "--acl", str(rules))
-    assert (code, err) == (0, "note: nobody reads 1 of the new documents: no --allow, rule, manifest or folder names them\n")
+    assert (code, err) == (
+        0,
+        "note: nobody reads 1 of the new documents: no --allow, rule, manifest or folder names them\n",
+    )
     (docs / "new.md").write_text("New.")
     assert "nobody reads 1 of" in acme("ingest", "--tenant", "acme", str(docs))[2]
     assert acme("ingest", "--tenant", "acme", str(docs))[2] == ""

@@ -87,6 +87,20 @@ def test_listing_goes_on_where_it_ended(house: House) -> None:
     assert ([one["id"] for one in second["documents"]], second["after"]) == (["c"], None)
 
 
+def test_a_list_by_status_says_what_became_of_each(house: House) -> None:
+    key = house.key("acme", "loader", Role.INGEST)
+    for name in "ab":
+        house.put("acme", name, TEXT + name)
+    house.send("DELETE", "/v1/documents/a", key)
+    (removed,) = house.get("/v1/documents?status=removed", key).json()["documents"]
+    assert (removed["id"], removed["status"], removed["title"]) == ("a", "removed", None)
+    listed = house.get("/v1/documents?status=indexed&limit=1", key).json()
+    assert ([(one["id"], one["title"]) for one in listed["documents"]], listed["after"]) == ([("b", "b")], "b")
+    assert house.get("/v1/documents?status=partial", key).json() == {"documents": [], "after": None}
+    problem(house.get("/v1/documents?status=added", key), 422, "invalid-input")
+    problem(house.get("/v1/documents?status=indexed", house.key("acme", "ana")), 403, "forbidden")
+
+
 def test_another_tenants_document_is_as_absent_as_none(house: House) -> None:
     house.put("acme", "secret.md", TEXT, allow=["tenant"])
     key = house.key("globex", "eve", *Role)

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import insert, select, update
 
 from indexing import documents
 from indexing import pipeline as pipeline_module
+from indexing.catalogue import add_model
 from indexing.chunk import Chunking, embedded_text
 from indexing.embed import Embedder, EmbeddingSettings, load_embedder
 from indexing.ingest import Pipeline, Source, embed, prepare, put_document, write
@@ -157,6 +158,23 @@ def test_without_the_vector_that_was_to_be_taken_over_all_is_embedded_again(acme
     (outcome,) = write(acme.handle, pipeline, embedded)
     assert outcome.embedded == outcome.chunks
     require_true(acme, pipeline, text)
+
+
+def test_vectors_of_a_model_that_the_tenant_moves_to_are_taken_over_too(acme: Company, pipeline: Pipeline) -> None:
+    text = "\n\n".join(PARAGRAPHS[:10])
+    put(acme, pipeline, text)
+    other = load_embedder(EmbeddingSettings(model="hashing:32"))
+    with acme.handle.writing() as view:
+        model = add_model(view, other.spec, other.fingerprint, NOW)
+        rows = view.execute(select(chunks.c.id, chunks.c.text)).all()
+        made = [{"chunk_id": row.id, "model_id": model.id, "vector": row.text.encode()} for row in rows]
+        view.execute(insert(vectors), made)
+    outcome = put(acme, pipeline, text + "\n\nA last word.")
+    with acme.handle.reading() as view:
+        query = select(chunks.c.text, vectors.c.vector).join(vectors).where(vectors.c.model_id == model.id)
+        kept = view.execute(query).all()
+    assert len(kept) == outcome.chunks - outcome.embedded > 3
+    assert all(row.vector == row.text.encode() for row in kept)
 
 
 def test_text_that_an_edit_took_out_leaves_the_log_of_the_database(

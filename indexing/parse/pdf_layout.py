@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 
 from indexing.parse.building import Building
 from indexing.parse.model import Kind
+from indexing.parse.pdf_aligned import aligned
 from indexing.parse.pdf_page import Page, Piece
-from indexing.parse.pdf_tables import Table, aligned, grids, ruled
+from indexing.parse.pdf_tables import Table, grids, ruled
 
 _BULLET = re.compile(r"^[●○•▪■□◦‣⁃❖➢✓\uf0b7\uf0a7]\s*")
 _ITEM = re.compile(r"^(?:[-–*]|\(?(?:\d{1,3}|[a-zA-Z])[.)])\s+\S")

@@ -138,6 +138,29 @@ def test_a_table_without_rules_and_columns_of_prose() -> None:
     assert read(pdf(columns)).text.split("\n\n")[0] == "c0 l0\nc0 l1\nc0 l2\nc0 l3"
 
 
+def test_a_table_without_rules_whose_cells_have_several_lines() -> None:
+    def cell(x: int, y: int, *lines: str) -> bytes:
+        return b"".join(stamped(line, x=x, y=y - 13 * index) for index, line in enumerate(lines))
+
+    rows = (
+        cell(90, 700, "Type")
+        + cell(240, 700, "Approval")  # in the middle of their columns
+        + cell(50, 670, "Domestic", "travel")
+        + cell(200, 670, "Reporting", "manager")
+        + cell(50, 630, "Abroad")
+        + cell(200, 630, "Head and", "finance")
+    )
+    before, after = stamped("Prose above.", x=50, y=760), stamped("Prose below.", x=50, y=560)
+    table = "Type | Approval\nDomestic travel | Reporting manager\nAbroad | Head and finance"
+    parsed = read(pdf(before + rows + after))
+    assert blocks(parsed) == [("paragraph", "Prose above."), ("table", table), ("paragraph", "Prose below.")]
+    listed = b"".join(
+        stamped("1.", x=50, y=700 - 20 * index) + stamped("an item of it", x=90, y=700 - 20 * index)
+        for index in range(4)
+    )
+    assert not any(kind == "table" for kind, _ in blocks(read(pdf(listed))))
+
+
 def test_headers_and_footers_are_written_once() -> None:
     pages = [
         stamped("Confidential", x=50, y=780)

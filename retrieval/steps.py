@@ -138,7 +138,8 @@ async def sources_of(asking: Asking, found: Passages, embedder: Embedder) -> Gat
     gathered = await asking.in_time(gather, asking.tenant, asking.plan, found, embedder)
     context, cut = gathered.context, asking.plan.room.cut
     # Counts and ids, no text: what was left out of the prompt, and which documents speak to the model.
-    detail: dict[str, int | str] = {"left_out": gathered.left_out, "history_cut": cut}
+    hidden = sum(source.passage.hidden for source in context.sources)
+    detail: dict[str, int | str] = {"left_out": gathered.left_out, "history_cut": cut, "hidden_sources": hidden}
     if gathered.instructed:
         detail |= {
             "instructions": len(gathered.instructed),

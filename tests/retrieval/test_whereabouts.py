@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from audit.query import Filters, query_log
+from audit.record import Event, decode
 from generation.generator import Delta as Piece
 from generation.generator import Finish, ModelIdentity, Usage
 from generation.prompt import Prompt
@@ -70,6 +72,10 @@ def ana(acme: Company) -> Principal:
     return acme.principal("ana")
 
 
+def recorded(stored: Any) -> Event:
+    return decode(stored.payload)
+
+
 def put(path: Path, acme: Company, name: str, building: Building, *warnings: str) -> None:
     """Ingest what a parser would give."""
 
@@ -104,6 +110,8 @@ def test_hidden_text_is_a_passage_of_its_own_marked_for_model_and_asker(
         (False, True),
     }
     assert answer.warnings == ("hidden-text-in-source",)
+    page = query_log(path.logs.of(ana), Filters(order="asc"), limit=1000)
+    assert [event.detail["hidden_sources"] for event in map(recorded, page.events) if "hidden_sources" in event.detail]
     assert {one.quote: one.hidden for one in answer.citations} == found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Row, delete, insert, select
+from sqlalchemy import Row, delete, insert, select, update
 
 from evaluation.scores import Figures, Scores
 from evaluation.sets import Case
@@ -53,6 +53,21 @@ def load_set(view: ReadView, name: str = DEFAULT) -> tuple[Case, ...]:
         return tuple(msgspec.convert(found, list[Case]))
     except msgspec.ValidationError:
         raise Corrupt("a saved set cannot be read by this version", item=name, remedy="save it again") from None
+
+
+def forget_cases(view: WriteView, asker: str) -> int:
+    """Take the questions out of all saved sets that `asker` asks; returns how many. A set that had no others goes."""
+    removed = 0
+    for name in view.execute(select(evaluation_sets.c.name)).scalars().all():
+        cases = load_set(view, name)
+        left = [case for case in cases if case.asker != asker]
+        removed += len(cases) - len(left)
+        if not left:
+            view.execute(delete(evaluation_sets).where(evaluation_sets.c.name == name))
+        elif len(left) < len(cases):
+            values = {"cases": msgspec.to_builtins(left)}
+            view.execute(update(evaluation_sets).where(evaluation_sets.c.name == name).values(values))
+    return removed
 
 
 def sets(view: ReadView) -> list[dict[str, Any]]:

@@ -75,6 +75,7 @@ class _Gone:
     entries: int = 0
     keys: int = 0
     directory: int = 0
+    cases: int = 0
 
 
 def erase_user(control: Control, store: CacheStore, principal: Principal, named: str, trail: Trail) -> dict[str, Any]:
@@ -210,7 +211,7 @@ def _erase(control: Control, store: CacheStore, principal: Principal, person: _P
 
     if person.name:
         deleted = delete_user(control.tenants, store, principal, person.name, trail, meanwhile=beyond)
-        gone.entries, gone.directory = deleted.entries, 1
+        gone.entries, gone.directory, gone.cases = deleted.entries, 1, deleted.cases
     else:
         beyond()
     if user_id is not None:
@@ -254,7 +255,7 @@ def _destroyed(gone: _Gone, log: AuditLog, store: CacheStore) -> dict[str, Any]:
         "feedback": {"count": traces.feedback, "where": data, "note": "stays counted, tells of nobody"},
         "evidence_hashes": {"count": traces.labels, "where": data, "note": "stays counted, tells of nobody"},
         "judgements": {"count": traces.judgements, "where": data, "note": "of the judge and the verifier, likewise"},
-        "evaluation_sets": {"count": 0, "note": "none is made of what people ask"},
+        "evaluation_sets": {"count": gone.cases, "where": data, "note": "questions of saved sets that the person asks"},
     }
 
 

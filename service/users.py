@@ -12,6 +12,7 @@ from audit.trail import Trail
 from cache.certificate.reports import forget_asker
 from cache.stores.port import CacheStore
 from cache.stores.selector import Selector
+from evaluation.store import forget_cases
 from tenancy import directory
 from tenancy.control import Tenants
 from tenancy.errors import NotFound
@@ -20,10 +21,11 @@ from tenancy.identity import Principal
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """How many keys were revoked, and how many remembered answers went with the user."""
+    """How many keys were revoked, and how many remembered answers and questions of saved sets went with the user."""
 
     keys: int
     entries: int
+    cases: int
 
 
 def delete_user(
@@ -60,7 +62,8 @@ def delete_user(
     with handle.writing() as view:
         directory.delete_user(view, name)
         forget_asker(view, user_id)
+        cases = forget_cases(view, name)
     handle.erase_traces()
     entries += store.invalidate(handle, Selector(user=user_id))
     trail.note(detail={"user": trail.log.subjects.ref(user_id), "keys": len(revoked), "entries": entries})
-    return Deleted(len(revoked), entries)
+    return Deleted(len(revoked), entries, cases)

@@ -8,7 +8,7 @@ import pytest
 
 from evaluation.scores import Scores, figures, scored, unanswered
 from evaluation.sets import Case, encoded, parse_lines, question_key, read_set
-from evaluation.store import RUNS_KEPT, load_set, runs, save_run, save_set, scores_of
+from evaluation.store import RUNS_KEPT, forget_cases, load_set, runs, save_run, save_set, scores_of
 from tenancy.control import Tenants
 from tenancy.errors import InvalidInput, NotFound
 from tests.support.people import NOW, Company
@@ -88,6 +88,18 @@ def test_a_question_keeps_its_key_when_the_data_key_changes(tenants: Tenants, ac
     tenants.rotate_key("acme")
     with acme.handle.reading():
         assert question_key(acme.handle, case) == before
+
+
+def test_of_a_person_who_goes_no_saved_question_is_left(acme: Company) -> None:
+    asked = {name: Case(question=f"What does {name} ask?", unanswerable=True, asker=name) for name in ("ana", "bo")}
+    with acme.handle.writing() as view:
+        save_set(view, "both", list(asked.values()), NOW)
+        save_set(view, "hers", [asked["ana"]], NOW)
+        assert forget_cases(view, "ana") == 2
+        assert load_set(view, "both") == (asked["bo"],)
+        with pytest.raises(NotFound):
+            load_set(view, "hers")
+        assert forget_cases(view, "ana") == 0
 
 
 def test_the_oldest_runs_go_with_their_scores(acme: Company) -> None:

@@ -6,7 +6,6 @@ import posixpath
 import re
 import time
 from typing import Final
-from urllib.parse import unquote
 
 from indexing.parse import html
 from indexing.parse.building import Building
@@ -22,7 +21,7 @@ from indexing.parse.model import (
     Source,
     finish,
 )
-from indexing.parse.package import DAMAGED, Element, Package, attribute, child, children, local, parse_xml
+from indexing.parse.package import DAMAGED, Element, Package, attribute, child, children, local, parse_xml, unquote
 
 MEDIA_TYPE: Final = "application/epub+zip"
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import io
 import posixpath
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
-from urllib.parse import unquote
 
 from lxml import etree
 
@@ -37,6 +37,7 @@ DAMAGED: Final = (
 _UNZIP: Final = (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError)
 
 _MOST_TARGETS: Final = 10_000
+_ESCAPES = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 
 
 class Relation(NamedTuple):
@@ -157,6 +158,11 @@ def parse_xml(data: bytes, *, doctype: bool = False) -> Element:
     if root.getroottree().docinfo.doctype and not doctype:
         raise ValueError("document type declaration")
     return root
+
+
+def unquote(path: str) -> str:
+    """A path with its escapes resolved (RFC 3986, 2.1); bytes that are no UTF-8 are replaced."""
+    return _ESCAPES.sub(lambda found: bytes.fromhex(found.group().replace("%", "")).decode("utf-8", "replace"), path)
 
 
 def local(element: Element) -> str:

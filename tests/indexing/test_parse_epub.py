@@ -105,6 +105,11 @@ def test_a_missing_page_costs_only_itself() -> None:
     assert (parsed.text, parsed.warnings) == ("y", ("malformed_parts",))
 
 
+def test_escapes_in_paths() -> None:
+    manifest = '<item id="one" href="caf%C3%A9%201.xhtml" media-type="application/xhtml+xml"/>'
+    assert read(epub(page("old"), manifest=manifest, parts={"OPS/café 1.xhtml": page("<p>x</p>")})).text == "x"
+
+
 def test_time_is_bounded_over_all_pages() -> None:
     with pytest.raises(ParseFailure) as caught:
         read(epub(page("<p>x</p>")), ParseLimits(seconds=0))

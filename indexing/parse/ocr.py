@@ -12,6 +12,7 @@ import io
 import sys
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
@@ -48,6 +49,8 @@ _MARKS: Final = {
     b"BM": "image/bmp",
 }
 _DPI: Final = 200
+_IMAGE: Final = 3  # FPDF_PAGEOBJ_IMAGE
+_FEW_STROKES: Final = 30
 _SECONDS: Final = 30.0
 """For one picture or page."""
 _MAX_LANGUAGES: Final = 5
@@ -125,6 +128,9 @@ class Scan:
         document = pypdfium2.PdfDocument(self._data)
         try:
             page = document[number]
+            drawn_objects = list(islice(page.get_objects(max_depth=3), _FEW_STROKES))
+            if len(drawn_objects) < _FEW_STROKES and all(found.type != _IMAGE for found in drawn_objects):
+                return None  # an empty page, or a line or two on it
             width, height = page.get_size()
             if width * height * (_DPI / 72) ** 2 > MAX_PIXELS:
                 return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexing.parse import Parsed, ParseFailure, ParseLimits, ParseResult, parse
@@ -133,6 +133,7 @@ def test_parsers_do_not_log_what_a_file_holds(caplog: pytest.LogCaptureFixture) 
     assert "secret" not in caplog.text
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300), st.sampled_from(["txt", "md", "html", "pdf", "docx", "csv", "jsonl", "bin"]))
 def test_any_bytes_give_text_or_a_failure(data: bytes, extension: str) -> None:
     for result in attempt(f"a.{extension}", data):
@@ -142,6 +143,7 @@ def test_any_bytes_give_text_or_a_failure(data: bytes, extension: str) -> None:
             result.text.encode()
 
 
+@settings(deadline=None)
 @given(st.sampled_from(["a.docx", "a.pdf"]), st.integers(0, 2000), st.integers(0, 255))
 def test_a_damaged_file_gives_text_or_a_failure(name: str, position: int, value: int) -> None:
     data = bytearray(docx(paragraph("hello")) if name == "a.docx" else pdf(page("hello")))

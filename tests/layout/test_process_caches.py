@@ -90,6 +90,10 @@ PER_REQUEST = {
     "retrieval/citations.py": "the sources of one answer, while it is verified",
     "audit/verify.py": "one verification",
     "indexing/batch.py": "one run of ingestion",
+    "indexing/parse/html_text.py": "one page",
+    "indexing/parse/mail.py": "one mail",
+    "indexing/parse/rtf.py": "one file",
+    "indexing/parse/nesting.py": "the files within one file",
     "service/replay.py": "one replay of one tenant's past hits",
 }
 

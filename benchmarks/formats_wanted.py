@@ -74,8 +74,14 @@ WANTED: dict[str, Wanted] = {
         places=("sheet missing_header_head!", "sheet Attached_left!", "sheet Diagonal!"),
     ),
     "markitdown__SPARSE-2024-INV-1234_borderless_table.pdf": Wanted(
-        "the rows of the table without rules stay together, with page numbers",
-        texts=("INVENTORY RECONCILIATION REPORT", "Variance Analysis:", "SKU-7728 | A-08 | 920 | 935 | +15 | OK"),
+        "the rows of the tables without rules stay together, empty cells where they are, with page numbers",
+        texts=(
+            "INVENTORY RECONCILIATION REPORT",
+            "Variance Analysis:",
+            "SKU-9201 |  | 780 | 778 |  | OK",
+            "SKU-4563 | D-22 |  | 156 |  | CRITICAL",
+            "SKU-6678 | Software | $200.00 | $42,000.00 | 2024-10-25 | High Value",
+        ),
         table="Product Code | Location | Expected | Actual | Variance | Status",
         places=("page 1", "page 2"),
     ),

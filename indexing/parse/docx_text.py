@@ -144,7 +144,9 @@ class Story:
                 merged = child(properties, "vMerge")
                 text = self._cell(cell, after)
                 if merged is not None and _value(merged) in {None, "continue"}:
-                    text = text or above.get(column, "")
+                    # What such a cell still holds, the one above it covers.
+                    after += [Piece(text, hidden=True)] if text else []
+                    text = above.get(column, "")
                 above[column] = text if len(text) <= _MAX_REPEATED else ""
                 cells.append(text)
                 span = _value(child(properties, "gridSpan")) or "1"

@@ -218,6 +218,14 @@ def test_merged_cells_name_each_row_that_they_cover() -> None:
     assert word(body).text == "wide | c\na | b | x\nd | b | y"
 
 
+def test_what_a_merged_cell_covers_is_hidden() -> None:
+    start, goes_on = ('<w:tcPr><w:vMerge w:val="restart"/></w:tcPr>', "<w:tcPr><w:vMerge/></w:tcPr>")
+    cells = (f"<w:tc>{merge}{paragraph(text)}</w:tc>" for merge, text in ((start, "seen"), (goes_on, "covered")))
+    parsed = word("<w:tbl>" + "".join(f"<w:tr>{cell}</w:tr>" for cell in cells) + "</w:tbl>")
+    assert blocks(parsed) == [("table", "seen\nseen", False), ("paragraph", "covered", True)]
+    assert parsed.warnings == ("hidden_text",)
+
+
 def test_notes_in_a_table_follow_it() -> None:
     inner = '<w:p><w:r><w:t>cell</w:t><w:footnoteReference w:id="2"/></w:r></w:p>'
     notes = part("footnotes", f'<w:footnote w:id="2">{paragraph("source")}</w:footnote>')

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import ColumnElement, Executable, Integer, Row, bindparam, case, delete, func, insert, select, update
+from sqlalchemy import Executable, Integer, Row, bindparam, case, delete, func, insert, select, update
 
 from indexing.chunk import Chunk
 from indexing.chunk_rows import unchanged, write_chunks
-from indexing.origin import Origin
+from indexing.origin import Origin, lies_under
 from tenancy.acl import AccessList, get_access_list, set_access_list, write_access_list
 from tenancy.errors import InvalidInput, NotFound
 from tenancy.schema import chunks, documents, items, versions
@@ -191,20 +191,15 @@ def _stored(view: ReadView, query: Executable, parameters: Mapping[str, str | in
     }
 
 
-def under(origin: ColumnElement[str], root: str) -> ColumnElement[bool]:
-    """Whether `origin` is `root` or a part of a file below it."""
-    return (origin == root) | (func.substr(origin, 1, len(root) + 1) == f"{root}\n")
-
-
 def holds_under(view: ReadView, roots: Collection[str]) -> bool:
     """Whether there is any document from one of `roots`."""
     query = select(documents.c.id).limit(1)
-    return any(view.execute(query.where(under(documents.c.origin, root))).first() is not None for root in roots)
+    return any(view.execute(query.where(lies_under(documents.c.origin, root))).first() is not None for root in roots)
 
 
 def names_under(view: ReadView, root: str) -> list[tuple[str, str | None]]:
     """The names of all documents that came from `root`, each with that of its file where it is a part of one."""
-    query = select(documents.c.name, documents.c.origin).where(under(documents.c.origin, root))
+    query = select(documents.c.name, documents.c.origin).where(lies_under(documents.c.origin, root))
     return [(row.name, Origin.parse(row.origin).file) for row in view.execute(query)]
 
 

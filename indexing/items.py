@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from sqlalchemy import bindparam, delete, insert, select
 
-from indexing.documents import MAX_LISTED, under
+from indexing.documents import MAX_LISTED
+from indexing.origin import lies_under
 from indexing.outcome import WRITTEN, Change, Outcome, Status, written
 from tenancy.errors import InvalidInput
 from tenancy.schema import documents, items
@@ -104,7 +105,7 @@ def forget_gone(tenant: TenantHandle, root: str, met: Collection[str]) -> None:
     failures = (
         select(items.c.name)
         .outerjoin(documents, documents.c.name == items.c.name)
-        .where(under(items.c.origin, root) & documents.c.id.is_(None) & (items.c.status != Status.REMOVED.value))
+        .where(lies_under(items.c.origin, root) & documents.c.id.is_(None) & (items.c.status != Status.REMOVED.value))
     )
     with tenant.reading() as view:
         gone = [name for name in view.execute(failures).scalars() if name not in met]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sqlalchemy import ColumnElement, func
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:
@@ -23,6 +25,11 @@ class Origin:
     @property
     def text(self) -> str:
         return self.root if self.file is None else f"{self.root}\n{self.file}"
+
+
+def lies_under(origin: ColumnElement[str], root: str) -> ColumnElement[bool]:
+    """Whether the text of an origin is `root`, or that of a part of a file there."""
+    return (origin == root) | (func.substr(origin, 1, len(root) + 1) == f"{root}\n")
 
 
 API = Origin("api")

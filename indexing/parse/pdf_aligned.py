@@ -58,7 +58,13 @@ def aligned(pieces: Sequence[Piece]) -> list[tuple[Table, list[Piece]]]:
         end = start + 1
         starts = [cell.left for cell in rows[start]]
         placed = [list(range(len(starts)))]
+        pitch = float("inf")
         while len(starts) > 1 and end < len(rows) and (columns := _columns(rows[end - 1], rows[end], starts)):
+            gap = _gap(rows[end - 1], rows[end])
+            # A line by itself that stands further off is what follows the table.
+            if gap > (1.3 if len(columns) == 1 else 2.0) * pitch:
+                break
+            pitch = gap if end == start + 1 else max(pitch, gap)
             placed.append(columns)
             end += 1
         if start > free and end > start + 1 and _heads(rows[start - 1], rows[start], starts):
@@ -75,8 +81,7 @@ def aligned(pieces: Sequence[Piece]) -> list[tuple[Table, list[Piece]]]:
 
 def _heads(above: Sequence[_Cell], row: Sequence[_Cell], starts: Sequence[float]) -> bool:
     """Whether `above` is the header of a table that begins with `row`: its cells may stand in the middle of columns."""
-    gap = min(cell.bottom for cell in above) - max(cell.top for cell in row)
-    if len(above) != len(starts) or not 0 < gap <= 4 * row[0].size:
+    if len(above) != len(starts) or not 0 < _gap(above, row) <= 4 * row[0].size:
         return False
     ends = [*starts[1:], float("inf")]
     return all(
@@ -121,8 +126,7 @@ def _rows(cells: Sequence[_Cell]) -> list[list[_Cell]]:
 
 def _columns(above: Sequence[_Cell], row: Sequence[_Cell], starts: Sequence[float]) -> list[int]:
     """The column of each cell of `row`; none if the row does not belong to the table of `above`."""
-    bottom = min(cell.bottom for cell in above)
-    if not 0 < bottom - max(cell.top for cell in row) <= 4 * row[0].size:
+    if not 0 < _gap(above, row) <= 4 * row[0].size:
         return []
     columns = [bisect_right(starts, cell.left + 2 * cell.size) - 1 for cell in row]
     if columns[0] < 0 or len(set(columns)) != len(columns):
@@ -157,6 +161,10 @@ def _table(rows: Sequence[list[_Cell]], placed: Sequence[list[int]], starts: lis
     if len(starts) == 2 and statistics.median(len(row[0]) for row in texts) <= _MARK:
         return None
     return Table(texts, tuple(starts), rows[0][0].top, min(cell.bottom for cell in rows[-1]))
+
+
+def _gap(above: Sequence[_Cell], row: Sequence[_Cell]) -> float:
+    return min(cell.bottom for cell in above) - max(cell.top for cell in row)
 
 
 def _is_level(one: Piece, other: Piece) -> bool:

@@ -21,6 +21,8 @@ _MOST_ROWS: Final = 64
 _ONE_IN: Final = 16
 _SPARSE: Final = 8
 """Where fewer than one in so many cells of a range is filled, its empty cells are left out."""
+_MAX_REPEATED: Final = 200
+"""Characters of a merged cell that each row which it covers repeats."""
 _CELL = re.compile(r"\$?([A-Za-z]{1,3})\$?([1-9][0-9]{0,6})")
 
 
@@ -49,6 +51,7 @@ class Sheet:
     hidden_rows: set[int] = field(default_factory=set)
     hidden_columns: list[tuple[int, int]] = field(default_factory=list)
     merged: list[Range] = field(default_factory=list)
+    covered: list[str] = field(default_factory=list)
     comments: list[Comment] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     charts: list[tuple[str, list[list[str]]]] = field(default_factory=list)
@@ -121,6 +124,7 @@ def write(building: Building, sheet: Sheet) -> None:
     for rows in _regions(sheet):
         _write_region(building, sheet, rows)
     building.place(f"sheet {sheet.name}")
+    building.add("\n".join(sheet.covered), hidden=True)
     for text in sheet.texts:
         building.add(text, hidden=sheet.hidden)
     for title, chart in sheet.charts:
@@ -141,19 +145,25 @@ def write_rows(building: Building, rows: Sequence[str], *, hidden: bool = False)
 
 
 def _spread(sheet: Sheet) -> None:
-    """Give each row that a merged cell covers its text, which names the row; across columns it stays one cell."""
+    """Give each row that a merged cell covers its text, which names the row; across columns it stays one cell. What
+    stands in the covered cells themselves is not to be seen."""
     left = _MAX_CELLS // 4
     for area in sheet.merged:
-        text = sheet.rows.get(area.top, {}).get(area.left)
-        if not text or area.bottom == area.top:
-            continue
-        span = range(area.top + 1, area.bottom + 1)
+        text = sheet.rows.get(area.top, {}).get(area.left, "")
+        span = range(area.top, area.bottom + 1)
         left -= min(len(span), len(sheet.rows))
-        if left < 0:
-            return
         for row in span if len(span) < len(sheet.rows) else [row for row in sheet.rows if row in span]:
-            if row in sheet.rows:
-                sheet.rows[row].setdefault(area.left, text)
+            cells = sheet.rows.get(row, {})
+            left -= len(cells)
+            if left < 0:
+                return
+            for column in [column for column in cells if area.left <= column <= area.right]:
+                if (row, column) != (area.top, area.left):
+                    sheet.covered.append(cells.pop(column))
+            if cells and row > area.top and 0 < len(text) <= _MAX_REPEATED:
+                cells[area.left] = text
+    for row in [row for row, cells in sheet.rows.items() if not cells]:
+        del sheet.rows[row]
 
 
 def _regions(sheet: Sheet) -> Iterator[list[int]]:

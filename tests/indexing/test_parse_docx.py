@@ -213,9 +213,13 @@ def test_merged_cells_name_each_row_that_they_cover() -> None:
         cell("wide", '<w:gridSpan w:val="2"/>') + cell("c"),
         cell("a") + cell("b", start) + cell("x"),
         cell("d") + cell("", goes_on) + cell("y"),
+        cell("e") + cell("covered", goes_on) + cell("z"),
     )
     body = "<w:tbl>" + "".join(f"<w:tr>{inner}</w:tr>" for inner in rows) + "</w:tbl>"
-    assert word(body).text == "wide | c\na | b | x\nd | b | y"
+    assert blocks(word(body)) == [
+        ("table", "wide | c\na | b | x\nd | b | y\ne | b | z", False),
+        ("paragraph", "covered", True),
+    ]
 
 
 def test_what_a_merged_cell_covers_is_hidden() -> None:

@@ -103,6 +103,13 @@ def test_merged_cells_name_each_row_that_they_cover() -> None:
     assert read(xlsx(sheet + merged)).text.endswith("North | Kiel\nNorth | Husum\nSouth | Ulm")
 
 
+def test_what_a_merged_cell_covers_is_hidden() -> None:
+    sheet = cells(A1="shown", B1="below", C1="x", A2="too", C2="y")
+    parsed = read(xlsx(sheet + '<mergeCells><mergeCell ref="A1:B2"/></mergeCells>'))
+    assert blocks(parsed)[1:] == [("table", "shown | x\nshown | y", False), ("paragraph", "below\ntoo", True)]
+    assert parsed.warnings == ("hidden_text",)
+
+
 def test_what_is_hidden_is_flagged() -> None:
     columns = '<cols><col min="2" max="2" hidden="1"/></cols>'
     sheet = cells(A1="Name", B1="Salary", A2="Ada", B2="9", A3="Bob", B3="8").replace(

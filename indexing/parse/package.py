@@ -113,7 +113,7 @@ class Package:
             root = self.root(links)
         except DAMAGED:
             return []
-        found = []
+        found: list[Relation] = []
         for link in root:
             target = link.get("Target")
             if target and link.get("TargetMode") != "External" and len(found) < _MOST_TARGETS:

@@ -127,7 +127,7 @@ def _specifications(reader: PdfReader) -> Iterator[Mapping[str, Any]]:
 def _stream(specification: Mapping[str, Any]) -> Any:
     files = _dictionary(specification.get("/EF"))
     for key in ("/UF", "/F"):
-        found = files.get(key)
+        found: Any = files.get(key)
         stream = found.get_object() if hasattr(found, "get_object") else found
         if hasattr(stream, "get_data"):
             return stream

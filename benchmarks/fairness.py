@@ -286,6 +286,8 @@ def main() -> None:
     parser.add_argument("--assumed", action="store_true", help="costs that nobody measured")
     for name in ("slots", "small_slots", "guest_slots", "prefill_tokens", "tenant_slots", "pace_slots", "piece_tokens"):
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=getattr(TERMS, name))
+    parser.add_argument("--shortest", action="store_true", help="the engine reads short prompts first")
+    parser.add_argument("--mixed", action="store_true", help="the engine reads and writes in one step")
     parser.add_argument("--seeds", type=int, default=0, help="so many draws of the traffic, and only the ratios")
     chosen = parser.parse_args()
     if chosen.record:
@@ -310,6 +312,7 @@ def main() -> None:
     elif not (chosen.assumed or chosen.quick):
         found = [Recording.read(path) for path in sorted(RECORDINGS.glob("fairness-*.json"))]
         costs, result["fit"] = fit({recording.scenario: recording for recording in found}, anew=chosen.fit)
+    costs = replace(costs, shortest=chosen.shortest, mixed=chosen.mixed)
     result["costs"] = asdict(costs)
     if chosen.seeds:
         for scenario in chosen.scenario or ALONE:

@@ -95,6 +95,9 @@ def terms_of(order: str, terms: LaneTerms) -> LaneTerms:
 class Costs:
     """Of the engine's steps, in seconds: `read_step` and `read` a token of a step that reads, `write_step` and `write`
     a token of one that writes; `way` is from a slot to the engine. `chunk` tokens are read in a step at most.
+
+    Settings of SGLang, with which steps differ: `shortest` prompts are read first, beside the one that is begun
+    (`--schedule-policy shortest-prefill-first`), and a step that reads also writes (`mixed`, `--enable-mixed-chunk`).
     """
 
     read_step: float = 0.025

@@ -164,7 +164,8 @@ def _note_seats(fair: FairQueue[Any], asked: Sequence[Asked], begun: float) -> N
     begin = fair.begin
 
     def noted(place: Place[Any]) -> None:
-        by_party[id(place.party)].seated = time.monotonic() - begun
+        if not place.piece:
+            by_party[id(place.party)].seated = time.monotonic() - begun
         begin(place)
 
     fair.begin = noted  # type: ignore[method-assign]

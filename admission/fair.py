@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Generic, Literal, TypeVar
 
+from admission.pace import Key, Pace
 from admission.shares import Shares
 from tenancy.limits import WorkClass
 
@@ -121,6 +122,7 @@ class Place(Generic[T]):
     small: bool
     _path: _Path
     _order: int
+    piece: bool = False
     read: int = 0
     written: int = 0
     state: Literal["waiting", "running", "gone"] = "waiting"
@@ -130,17 +132,25 @@ class Place(Generic[T]):
         """Whether it counts for its tenant's share: batch work takes what is left, and nobody is due any of it."""
         return self.party.work == "interactive"
 
+    @property
+    def has_person(self) -> bool:
+        """Whether somebody waits for its answer."""
+        return self.is_shared and not self.piece
+
 
 class FairQueue(Generic[T]):
-    """Those that wait, and what everybody received. `clock` gives seconds."""
+    """Those that wait, and what everybody received. `clock` gives seconds; `pace` is told of everything."""
 
-    def __init__(self, *, patience_s: float = 5.0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, *, patience_s: float = 5.0, clock: Callable[[], float] = time.monotonic, pace: Pace | None = None
+    ) -> None:
         self.patience_s = patience_s
+        self.pace = pace
         self._clock = clock
         self.shares = Shares()
         self._root = _Client("")
         self._users: dict[_Client, _User[T]] = {}
-        self._held: set[str] = set()
+        self._held: set[Key] = set()
         self._numbers = itertools.count(1)
 
     def __len__(self) -> int:
@@ -151,10 +161,13 @@ class FairQueue(Generic[T]):
     def running(self) -> int:
         return self._root.running
 
-    def enter(self, item: T, party: Party, tokens: int, *, small: bool = False) -> Place[T]:
-        """`item`, whose prompt has `tokens`, begins to wait. A small one may be served before an older large one."""
+    def enter(self, item: T, party: Party, tokens: int, *, small: bool = False, piece: bool = False) -> Place[T]:
+        """`item`, whose prompt has `tokens`, begins to wait. A small one may be served before an older large one.
+
+        `piece`: it is the beginning of a prompt, for which nobody waits yet.
+        """
         path = self._path(party)
-        place = Place(item, party, tokens, small, path, next(self._numbers))
+        place = Place(item, party, tokens, small, path, next(self._numbers), piece)
         self._root.waiting += 1
         for client in path:
             client.waiting += 1
@@ -164,6 +177,8 @@ class FairQueue(Generic[T]):
         (user.small if small else user.large).append(place)
         if place.is_shared:
             self.shares.waits(party.tenant, party.weight, tokens)
+        if self.pace is not None:
+            self.pace.waits(party, person=place.has_person)
         self._look_at(path)
         return place
 
@@ -188,6 +203,8 @@ class FairQueue(Generic[T]):
         place.state = "running"
         if place.is_shared:
             self.shares.begins(place.party.tenant, place.tokens)
+        if self.pace is not None:
+            self.pace.begins(place.party)
         self.used(place, place.tokens, 0)
 
     def used(self, place: Place[T], read: int, written: int) -> None:
@@ -200,6 +217,8 @@ class FairQueue(Generic[T]):
             client.counter += service / client.weight
         if place.is_shared:
             self.shares.served(place.party.tenant, service)
+        if self.pace is not None:
+            self.pace.served(place.party, service)
 
     def leave(self, place: Place[T]) -> None:
         """`place` waits no longer, or is served no longer. What it was charged stays. Idempotent."""
@@ -217,19 +236,21 @@ class FairQueue(Generic[T]):
                     del client.parent.flying[client.name]
         if place.state != "gone":
             self._let_rest(place._path)
+            if self.pace is not None:
+                self.pace.ends(place.party, person=place.has_person, running=place.state == "running")
         place.state = "gone"
 
-    def hold(self, tenant: str) -> None:
-        """Serve nothing more of `tenant`, which is at a bound of its own, until `release`. Idempotent."""
-        if tenant not in self._held:
-            self._held.add(tenant)
-            self._look_again_at(tenant)
+    def hold(self, *who: str) -> None:
+        """Serve nothing more of a tenant, or of a tenant's user, at a bound of its own, until `release`. Idempotent."""
+        if who not in self._held:
+            self._held.add(who)
+            self._look_again_at(*who)
 
-    def release(self, tenant: str) -> None:
-        """Of time at its own bound a tenant has no credit either: it is lifted like one that was away. Idempotent."""
-        if tenant in self._held:
-            self._held.remove(tenant)
-            self._look_again_at(tenant)
+    def release(self, *who: str) -> None:
+        """Of time at its own bound nobody has credit either: it is lifted like one that was away. Idempotent."""
+        if who in self._held:
+            self._held.remove(who)
+            self._look_again_at(*who)
 
     def lead(self, place: Place[T], before: Place[T]) -> float:
         """How much more service over weight the client of `place` has than that of `before`, where they part."""
@@ -264,15 +285,18 @@ class FairQueue(Generic[T]):
     def _look_at(self, path: _Path) -> None:
         """See, from the user upwards, who can be served now."""
         work, tenant, user = path
-        self._show(user, user in self._users)
-        self._show(tenant, bool(tenant.queued) and tenant.name not in self._held)
+        self._show(user, user in self._users and (tenant.name, user.name) not in self._held)
+        self._show(tenant, bool(tenant.queued) and (tenant.name,) not in self._held)
         self._show(work, bool(work.queued))
 
-    def _look_again_at(self, tenant: str) -> None:
+    def _look_again_at(self, name: str, user: str | None = None) -> None:
         for work in tuple(self._root.children.values()):
-            if (found := work.children.get(tenant)) is not None:
-                self._show(found, bool(found.queued) and tenant not in self._held)
-                self._show(work, bool(work.queued))
+            if (tenant := work.children.get(name)) is None:
+                continue
+            if user is not None and (client := tenant.children.get(user)) is not None:
+                self._look_at((work, tenant, client))
+            self._show(tenant, bool(tenant.queued) and (name,) not in self._held)
+            self._show(work, bool(work.queued))
 
     def _show(self, client: _Client, could_be_served: bool) -> None:
         level = client.parent

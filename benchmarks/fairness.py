@@ -1,19 +1,21 @@
 """Who is served how much, and who waits how long, when tenants compete for one replica; the last line is JSON.
 
     python -m benchmarks.fairness [--quick] [--seconds 300] [--scenario NAME]... [--assumed]
+    python -m benchmarks.fairness --seeds 5 [--seconds 600] [--scenario NAME]... [--assumed] [--pace-slots 2]
     python -m benchmarks.fairness --fit [--scenario NAME]...
     python -m benchmarks.fairness --record [--seconds 60] [--scenario noisy] [--scenario long]
 
 The pool's own waiting room (`generation.lanes`) in three orders: first come first served, round robin over users, and
-ours, the last also without slots for guests. By default the engine is a model in simulated time (`fairness_engine`),
-whose costs are fitted to runs that were recorded on a real SGLang server; how far the model is from these runs is
-printed first. The costs are fitted to `FITTED_TO`, and the other recordings are what it is tested with. `--assumed`
-takes the costs of a larger model that nobody measured. `--record` makes the recordings anew: it starts a real SGLang
-server on the processor, as the tests do. Its context holds 4,096 tokens, so that the long prompts there have 3,500.
+ours: without slots for guests, as it is by default, and paced (`pace_slots`, and long prompts in pieces). By default
+the engine is a model in simulated time (`fairness_engine`), whose costs are fitted to runs that were recorded on a real
+SGLang server; how far the model is from these runs is printed first. The costs are fitted to `FITTED_TO`, and the other
+recordings are what it is tested with. `--assumed` takes the costs of a larger model that nobody measured. `--seeds`
+compares several draws of the traffic. `--record` makes the recordings anew: it starts a real SGLang server on the
+processor, as the tests do. Its context holds 4,096 tokens, so that the long prompts there have 3,500.
 
     noisy      one tenant asks 50 times as much as its neighbour; and the neighbour alone
     long       prompts of 28,000 tokens beside short ones; and the short ones alone
-    agent      a user whose agent makes 47 calls at once, beside a colleague of the same tenant
+    agent      a user whose agent makes 47 calls at once every 150 s, beside a colleague of the same tenant; and alone
     returning  a tenant comes back after half of the time, in which another had all
     weights    three tenants of weights 1, 2 and 4, all with more than can be served
 
@@ -32,10 +34,12 @@ import asyncio
 import json
 import os
 import random
+import statistics
 import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +52,16 @@ from tests.support.sglang_server import running_server
 RECORDINGS = Path(__file__).parent / "recordings"
 COSTS = RECORDINGS / "costs.json"
 FITTED_TO = ("noisy alone", "noisy, first come", "long alone", "long, first come")
-TERMS = LaneTerms(slots=16, guest_slots=6, prefill_tokens=CHUNK)
-REAL_TERMS = LaneTerms(slots=8, small_slots=2, small_tokens=1_000, guest_slots=2, prefill_tokens=1_024)
-REAL_ORDERS = ("first come", "round robin", "ours")
-ALONE = {"noisy": "quiet", "long": "short"}
-"""Of scenarios with an aggressor, the tenant whose times are compared with and without."""
+TERMS = LaneTerms(slots=16, guest_slots=6, prefill_tokens=CHUNK, pace_slots=2, piece_tokens=256)
+REAL_TERMS = LaneTerms(
+    slots=8, small_slots=2, small_tokens=1_000, guest_slots=2, prefill_tokens=1_024, pace_slots=2, piece_tokens=256
+)
+REAL_ORDERS = ("first come", "round robin", "ours", "ours, paced")
+ALONE = {"noisy": "quiet/u", "long": "short/u", "agent": "acme/colleague"}
+"""Of scenarios with an aggressor, the user whose times are compared with and without."""
+TIMES = ("first", "total")
+SEEDED = ("ours", "ours, paced")
+"""Orders that are compared over several draws."""
 
 
 def stream(
@@ -65,37 +74,50 @@ def stream(
     return found
 
 
-def noisy(rate: float, seconds: float, tokens: int = 600, output: int = 60) -> list[Asked]:
-    quiet = stream(1, Party("quiet", "u"), rate / 50, seconds, tokens, output)
-    return quiet + stream(2, Party("noisy", "u"), rate, seconds, tokens, output)
+def noisy(rate: float, seconds: float, tokens: int = 600, output: int = 60, *, seed: int = 0) -> list[Asked]:
+    quiet = stream(100 * seed + 1, Party("quiet", "u"), rate / 50, seconds, tokens, output)
+    return quiet + stream(100 * seed + 2, Party("noisy", "u"), rate, seconds, tokens, output)
 
 
 def long(
-    rate: float, seconds: float, large: int = 28_000, every: int = 60, tokens: int = 400, output: int = 40
+    rate: float,
+    seconds: float,
+    large: int = 28_000,
+    every: int = 60,
+    tokens: int = 400,
+    output: int = 40,
+    *,
+    seed: int = 0,
 ) -> list[Asked]:
-    short = stream(3, Party("short", "u"), rate / 25, seconds, tokens, output)
-    return short + [Asked(float(at), Party("long", "u"), large, output) for at in range(1, int(seconds), every)]
+    short = stream(100 * seed + 3, Party("short", "u"), rate / 25, seconds, tokens, output)
+    begin = 1 + 7 * seed % every
+    return short + [Asked(float(at), Party("long", "u"), large, output) for at in range(begin, int(seconds), every)]
 
 
-def agent(rate: float, seconds: float) -> list[Asked]:
-    draw = random.Random(4)
-    burst = [Asked(2.0, Party("acme", "agent"), draw.randint(400, 900), draw.randint(50, 150)) for _ in range(47)]
-    return burst + stream(5, Party("acme", "colleague"), rate / 50, seconds, 600, 60)
+def agent(rate: float, seconds: float, *, seed: int = 0) -> list[Asked]:
+    draw = random.Random(100 * seed + 4)
+    calls = [
+        Asked(float(at), Party("acme", "agent"), draw.randint(400, 900), draw.randint(50, 150))
+        for at in range(2, int(seconds), 150)
+        for _ in range(47)
+    ]
+    return calls + stream(100 * seed + 5, Party("acme", "colleague"), rate / 50, seconds, 600, 60)
 
 
-def returning(rate: float, seconds: float) -> list[Asked]:
-    busy = stream(6, Party("busy", "u"), rate / 2, seconds, 600, 60)
-    return busy + stream(7, Party("back", "u"), rate / 2, seconds, 600, 60, begin=seconds / 2)
+def returning(rate: float, seconds: float, *, seed: int = 0) -> list[Asked]:
+    busy = stream(100 * seed + 6, Party("busy", "u"), rate / 2, seconds, 600, 60)
+    return busy + stream(100 * seed + 7, Party("back", "u"), rate / 2, seconds, 600, 60, begin=seconds / 2)
 
 
-def weights(rate: float, seconds: float) -> list[Asked]:
+def weights(rate: float, seconds: float, *, seed: int = 0) -> list[Asked]:
     found: list[Asked] = []
     for weight in (1, 2, 4):
-        found += stream(10 + weight, Party(f"weight {weight}", "u", float(weight)), rate / 2, seconds, 600, 60)
+        party = Party(f"weight {weight}", "u", float(weight))
+        found += stream(100 * seed + 10 + weight, party, rate / 2, seconds, 600, 60)
     return found
 
 
-SCENARIOS: dict[str, Callable[[float, float], list[Asked]]] = {
+SCENARIOS: dict[str, Callable[..., list[Asked]]] = {
     "noisy": noisy,
     "long": long,
     "agent": agent,
@@ -104,8 +126,8 @@ SCENARIOS: dict[str, Callable[[float, float], list[Asked]]] = {
 }
 
 
-def only(asked: list[Asked], tenant: str) -> list[Asked]:
-    return [one for one in asked if one.party.tenant == tenant]
+def only(asked: list[Asked], who: str) -> list[Asked]:
+    return [one for one in asked if who in (one.who, one.party.tenant)]
 
 
 def runs(
@@ -114,7 +136,7 @@ def runs(
     """Name, order and requests of each run of a scenario."""
     found = [(f"{scenario}, {order}", order, asked()) for order in orders]
     if scenario in ALONE:
-        found.insert(0, (f"{scenario} alone", "ours", only(asked(), ALONE[scenario])))
+        found.insert(0, (f"{scenario} alone", "ours, paced", only(asked(), ALONE[scenario])))
     return found
 
 
@@ -142,7 +164,7 @@ def shown(result: dict[str, Any]) -> None:
 
 def compared(scenario: str, results: list[dict[str, Any]]) -> dict[str, Any]:
     """p99 of the well-behaved tenant with the aggressor over without, by order."""
-    of = {result["run"]: result["clients"][f"{ALONE[scenario]}/u"] for result in results}
+    of = {result["run"]: result["clients"][ALONE[scenario]] for result in results}
     alone = of[f"{scenario} alone"]
     found = {}
     for order in ORDERS:
@@ -168,6 +190,32 @@ def simulated(scenario: str, costs: Costs, rate: float, seconds: float, terms: L
     return found
 
 
+def over_seeds(
+    scenario: str, seeds: Iterable[int], costs: Costs, rate: float, seconds: float, terms: LaneTerms
+) -> dict[str, Any]:
+    """Of several draws of traffic: what the well-behaved one's p99 is with the aggressor over without."""
+    found: dict[str, Any] = {order: [] for order in SEEDED}
+    for seed in seeds:
+        of = {
+            name: measured(name, order, asked, costs, seconds, terms)["clients"]
+            for name, order, asked in runs(scenario, partial(SCENARIOS[scenario], rate, seconds, seed=seed), SEEDED)
+        }
+        alone = of[f"{scenario} alone"][ALONE[scenario]]
+        for order in SEEDED:
+            clients = of[f"{scenario}, {order}"]
+            ratios = {kind: round(clients[ALONE[scenario]][kind]["p99"] / alone[kind]["p99"], 2) for kind in TIMES}
+            answers = sum(clients[who]["answered"] for who in clients if who != ALONE[scenario])
+            found[order].append({"seed": seed, **ratios, "requests": alone["requests"], "others_answered": answers})
+    for order, draws in found.items():
+        told = [
+            f"{kind} {statistics.median(one[kind] for one in draws):.2f}, worst {max(one[kind] for one in draws):.2f}"
+            for kind in TIMES
+        ]
+        answers = statistics.mean(one["others_answered"] for one in draws)
+        print(f"{scenario}, {order}, {len(draws)} draws: p99 with / without, {'; '.join(told)}; others {answers:.0f}")
+    return found
+
+
 def recorded(scenarios: list[str], rate: float, seconds: float) -> dict[str, Any]:
     """Run `scenarios` on a real server, and keep what happened."""
     found: dict[str, Any] = {}
@@ -180,7 +228,7 @@ def recorded(scenarios: list[str], rate: float, seconds: float) -> dict[str, Any
         logs = stack.enter_context(tempfile.TemporaryDirectory(prefix="strongroom-fairness-"))
         server = stack.enter_context(running_server(Path(logs), "--chunked-prefill-size", str(CHUNK)))
         for scenario in scenarios:
-            results = []
+            results: list[dict[str, Any]] = []
             for name, order, asked in runs(scenario, made[scenario], REAL_ORDERS):
                 run = record(server, name, asked, order, terms_of(order, REAL_TERMS), seconds)
                 run.write(RECORDINGS / f"fairness-{name.replace(', ', '-').replace(' ', '-')}.json")
@@ -220,7 +268,11 @@ def fit(recordings: dict[str, Recording], *, anew: bool) -> tuple[Costs, dict[st
 
 
 def _milliseconds(costs: Costs) -> str:
-    return ", ".join(f"{name} {1e3 * value:.3f} ms" for name, value in asdict(costs).items() if name != "chunk")
+    return ", ".join(
+        f"{name} {1e3 * value:.3f} ms"
+        for name, value in asdict(costs).items()
+        if name not in ("chunk", "shortest", "mixed")
+    )
 
 
 def main() -> None:
@@ -232,11 +284,14 @@ def main() -> None:
     parser.add_argument("--record", action="store_true", help="on a real server; its load is this machine's")
     parser.add_argument("--fit", action="store_true", help="fit the costs anew: minutes")
     parser.add_argument("--assumed", action="store_true", help="costs that nobody measured")
-    for name in ("slots", "small_slots", "guest_slots", "prefill_tokens", "tenant_slots"):
+    for name in ("slots", "small_slots", "guest_slots", "prefill_tokens", "tenant_slots", "pace_slots", "piece_tokens"):
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=getattr(TERMS, name))
+    parser.add_argument("--shortest", action="store_true", help="the engine reads short prompts first")
+    parser.add_argument("--mixed", action="store_true", help="the engine reads and writes in one step")
+    parser.add_argument("--seeds", type=int, default=0, help="so many draws of the traffic, and only the ratios")
     chosen = parser.parse_args()
     if chosen.record:
-        real = recorded(chosen.scenario or list(ALONE), chosen.rate or 10.0, chosen.seconds or 60.0)
+        real = recorded(chosen.scenario or ["noisy", "long"], chosen.rate or 10.0, chosen.seconds or 60.0)
         print(json.dumps({"recorded": real, "terms": asdict(REAL_TERMS), "processors": os.cpu_count()}))
         return
     terms = replace(
@@ -246,14 +301,25 @@ def main() -> None:
         guest_slots=chosen.guest_slots,
         prefill_tokens=chosen.prefill_tokens,
         tenant_slots=chosen.tenant_slots,
+        pace_slots=chosen.pace_slots,
+        piece_tokens=chosen.piece_tokens,
     )
     seconds = chosen.seconds or (20.0 if chosen.quick else 300.0)
     result: dict[str, Any] = {"simulated_seconds": seconds, "terms": asdict(terms)}
     costs = Costs()
-    if not (chosen.assumed or chosen.quick):
+    if chosen.seeds and not chosen.assumed:
+        costs = Costs(**json.loads(COSTS.read_text(encoding="utf-8")))
+    elif not (chosen.assumed or chosen.quick):
         found = [Recording.read(path) for path in sorted(RECORDINGS.glob("fairness-*.json"))]
         costs, result["fit"] = fit({recording.scenario: recording for recording in found}, anew=chosen.fit)
+    costs = replace(costs, shortest=chosen.shortest, mixed=chosen.mixed)
     result["costs"] = asdict(costs)
+    if chosen.seeds:
+        for scenario in chosen.scenario or ALONE:
+            draws = range(1, chosen.seeds + 1)
+            result[scenario] = over_seeds(scenario, draws, costs, chosen.rate or 10.0, seconds, terms)
+        print(json.dumps(result))
+        return
     for scenario in chosen.scenario or SCENARIOS:
         result[scenario] = simulated(scenario, costs, chosen.rate or 10.0, seconds, terms)
     print(json.dumps(result))

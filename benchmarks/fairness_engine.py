@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from admission.fair import WRITTEN, FairQueue, Party, Place
+from admission.pace import Pace
 from generation.lanes import Lanes, LaneTerms, Load, Ticket
 from tenancy.errors import Unavailable
 
@@ -35,6 +36,8 @@ class Asked:
     written: int = 0
     refused: bool = False
     ticket: Ticket[Seat] | None = None
+    ahead: int = 0
+    read: asyncio.Future[None] | None = None
 
     @property
     def who(self) -> str:
@@ -76,18 +79,25 @@ ORDERS: dict[str, type[FairQueue[Any]]] = {
     "round robin": RoundRobin,
     "ours without guest slots": FairQueue,
     "ours": FairQueue,
+    "ours, paced": FairQueue,
 }
 
 
 def terms_of(order: str, terms: LaneTerms) -> LaneTerms:
-    """Slots for guests are part of ours alone."""
-    return terms if order == "ours" else replace(terms, guest_slots=0)
+    """Slots for guests are part of ours alone, the pace and pieces of what is asked for by a setting."""
+    if order == "ours, paced":
+        return terms
+    unpaced = replace(terms, pace_slots=None, piece_tokens=None)
+    return unpaced if order == "ours" else replace(unpaced, guest_slots=0)
 
 
 @dataclass(frozen=True)
 class Costs:
     """Of the engine's steps, in seconds: `read_step` and `read` a token of a step that reads, `write_step` and `write`
     a token of one that writes; `way` is from a slot to the engine. `chunk` tokens are read in a step at most.
+
+    Settings of SGLang, with which steps differ: `shortest` prompts are read first, beside the one that is begun
+    (`--schedule-policy shortest-prefill-first`), and a step that reads also writes (`mixed`, `--enable-mixed-chunk`).
     """
 
     read_step: float = 0.025
@@ -96,6 +106,8 @@ class Costs:
     write: float = 0.0012
     way: float = 0.0
     chunk: int = 512
+    shortest: bool = False
+    mixed: bool = False
 
 
 class Simulation:
@@ -113,10 +125,12 @@ class Simulation:
         self.asked = sorted(asked, key=lambda one: one.at)
         self.seat = Seat()
         self.lanes: Lanes[Seat] = Lanes(lambda: [self.seat], terms)
-        self.lanes.fair = order(patience_s=terms.patience_s, clock=lambda: self.now)
+        self.lanes.pace = Pace(terms.pace_s, lambda: self.now)
+        self.lanes.fair = order(patience_s=terms.patience_s, clock=lambda: self.now, pace=self.lanes.pace)
         self.waiting: dict[asyncio.Task[Ticket[Seat]], Asked] = {}
         self._told: list[asyncio.Task[Ticket[Seat]]] = []
         self.running: list[Asked] = []
+        self._readers: set[asyncio.Task[None]] = set()
         self.gaps = Gaps()
         self.busy = 0.0
         self._ends: float | None = None
@@ -141,20 +155,37 @@ class Simulation:
             if not instants:
                 break
             self.now = min(instants)
-        left = tuple(self.waiting)
+        left = (*self.waiting, *self._readers)
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
 
     def _enter(self, one: Asked) -> None:
-        enter = self.lanes.enter(one.tokens, party=one.party, deadline=time.monotonic() + 86_400)
+        size = self.lanes.terms.piece_tokens
+        if size is not None and one.tokens >= self.lanes.terms.small_tokens and one.read is None:
+            self._readers.add(asyncio.create_task(self._in_pieces(one, size)))
+            return
+        tokens, piece = one.tokens - one.ahead, one.read is not None and not one.ahead
+        enter = self.lanes.enter(tokens, party=one.party, piece=piece, deadline=time.monotonic() + 86_400)
         task = asyncio.create_task(enter)
         task.add_done_callback(self._told.append)
         self.waiting[task] = one
         self.gaps.waits(one, 1)
 
+    async def _in_pieces(self, one: Asked, size: int) -> None:
+        """As `generation.pool` has it: each piece is a request for one token, and the rest is the request itself."""
+        done = asyncio.get_running_loop().create_future
+        while one.tokens - one.ahead > size:
+            read = done()
+            self._enter(Asked(self.now, one.party, size, 1, read=read))
+            await read
+            one.ahead += size
+            await self.lanes.pauses.wait(self.seat, self.lanes.terms.piece_pause)
+        one.read = done()
+        self._enter(one)
+
     async def _seat_all(self) -> None:
-        for _ in range(4):  # a task is woken, ends, and tells
+        for _ in range(4 + 8 * bool(self._readers)):  # a task is woken, ends, and tells
             await asyncio.sleep(0)
         for task in self._told:
             self._seat(self.waiting.pop(task), task)
@@ -169,8 +200,8 @@ class Simulation:
             return
         finally:
             self.gaps.waits(one, -1)
-        one.seated, one.left = self.now, one.tokens
-        self.gaps.served(one, one.tokens)
+        one.seated, one.left = self.now, one.tokens - one.ahead
+        self.gaps.served(one, one.left)
         self.running.append(one)
 
     def _arriving(self) -> Iterator[float]:
@@ -179,21 +210,44 @@ class Simulation:
 
     def _begin_step(self) -> None:
         here = [one for one in self.running if (one.seated or 0.0) + self.costs.way <= self.now]
-        room = self.costs.chunk
-        self._batch = []
-        for one in here:
-            if one.left and room:
-                self._batch.append((one, min(room, one.left)))
-                room -= self._batch[-1][1]
-        if self._batch:
-            took = self.costs.read_step + self.costs.read * (self.costs.chunk - room)
-        elif here:
-            self._batch = [(one, 0) for one in here]
-            took = self.costs.write_step + self.costs.write * len(here)
-        else:
+        costs = self.costs
+        self._batch = self._read(here)
+        read = sum(tokens for _, tokens in self._batch)
+        write = [one for one in here if not one.left] if costs.mixed or not read else []
+        self._batch += [(one, 0) for one in write]
+        if not self._batch:
             return
+        fixed = max(costs.read_step if read else 0.0, costs.write_step if write else 0.0)
+        took = fixed + costs.read * read + costs.write * len(write)
         self._ends = self.now + took
         self.busy += took
+
+    def _read(self, here: Sequence[Asked]) -> list[tuple[Asked, int]]:
+        """What a step reads of whose prompt. One that is begun goes first; shorter ones get their room before it."""
+        room = self.costs.chunk
+        if self.costs.mixed:
+            room -= sum(not one.left for one in here)
+        unread = [one for one in here if one.left]
+        if self.costs.shortest:
+            unread.sort(key=lambda one: (one.left == one.tokens - one.ahead, one.left))
+            begun, kept = unread[0] if unread else None, 0
+            for one in unread[1:]:
+                if (
+                    begun is None
+                    or begun.left == begun.tokens - begun.ahead
+                    or one.left >= begun.left
+                    or kept + one.left >= room
+                ):
+                    break
+                kept += one.left
+        else:
+            kept = 0
+        found: list[tuple[Asked, int]] = []
+        for one in unread:
+            if (most := room - (kept if not found else 0)) > 0:
+                found.append((one, min(most, one.left)))
+                room -= found[-1][1]
+        return found
 
     def _finish_step(self) -> None:
         for one, read in self._batch:
@@ -211,6 +265,8 @@ class Simulation:
                 one.ended = self.now
                 self.running.remove(one)
                 one.ticket.leave()
+                if one.read is not None and not one.read.done():
+                    one.read.set_result(None)
         self._ends = None
 
 

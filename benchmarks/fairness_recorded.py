@@ -140,7 +140,7 @@ async def _recorded(
     prompts = {id(one): prompt_of(pool, dice, one.tokens) for one in asked}
     warm = Asked(0.0, Party("warm"), 200, 4)
     await _answered(pool, warm, prompt_of(pool, dice, 200), time.monotonic())
-    pool._lanes.fair = fair = ORDERS[order](patience_s=terms.patience_s)
+    pool._lanes.fair = fair = ORDERS[order](patience_s=terms.patience_s, pace=pool._lanes.pace)
     begun = time.monotonic()
     _note_seats(fair, asked, begun)
     tasks = []
@@ -164,7 +164,8 @@ def _note_seats(fair: FairQueue[Any], asked: Sequence[Asked], begun: float) -> N
     begin = fair.begin
 
     def noted(place: Place[Any]) -> None:
-        by_party[id(place.party)].seated = time.monotonic() - begun
+        if not place.piece:
+            by_party[id(place.party)].seated = time.monotonic() - begun
         begin(place)
 
     fair.begin = noted  # type: ignore[method-assign]

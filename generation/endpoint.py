@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -36,6 +36,11 @@ class Endpoint:
     plaintext: bool = False
     ca_file: Path | None = None
     connect_seconds: float = 5.0
+
+    @property
+    def anywhere(self) -> Endpoint:
+        """What replicas of one pool have in common: all but the address."""
+        return replace(self, base_url="", api_key=None, admin_key=None)
 
     @property
     def requested_model(self) -> str:

@@ -22,7 +22,9 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, Literal, Protocol, TypeVar
 
 from admission.fair import FairQueue, Party, Place
+from admission.pace import Key, Pace
 from generation.occupancy import Occupancy
+from generation.pieces import Pauses
 from tenancy.errors import Unavailable
 
 _STREAM_TOKENS: Final = 200
@@ -51,23 +53,33 @@ class LaneTerms:
     queue: int = 256
     patience_s: float = 5.0
     lead: int = 8_192
+    pace_slots: int | None = None
+    pace_s: float = 30.0
+    piece_tokens: int | None = None
+    piece_pause: int = 16
 
 
 @dataclass(slots=True)
 class Load:
-    """What one replica has from this process now; `prefill` are tokens of prompts whose first token has not come."""
+    """What one replica has from this process now; `prefill` are tokens of prompts whose first token has not come.
+    `held` are requests, and `reading` those that are read, by tenant and by user of a tenant.
+    """
 
     requests: int = 0
     large: int = 0
     prefill: int = 0
     large_reading: int = 0
     small_reading: int = 0
-    tenants: Counter[str] = field(default_factory=Counter)
-    reading: Counter[str] = field(default_factory=Counter)
+    held: Counter[Key] = field(default_factory=Counter)
+    reading: Counter[Key] = field(default_factory=Counter)
 
     @property
     def weight(self) -> int:
         return self.prefill + _STREAM_TOKENS * self.requests
+
+    @property
+    def streaming(self) -> int:
+        return self.requests - self.large_reading - self.small_reading
 
 
 class Seat(Protocol):
@@ -113,7 +125,7 @@ class Ticket(Generic[S]):
             self.seat.load.small_reading -= self.small
             self.seat.load.large_reading -= not self.small
             if self.tenant is not None:
-                _less(self.seat.load.reading, self.tenant)
+                _less(self.seat.load.reading, *_keys(self._place.party))
             self._lanes.wake()
 
     def wrote(self, tokens: int) -> None:
@@ -125,6 +137,7 @@ class Ticket(Generic[S]):
         before = self._place.written
         self._lanes.fair.used(self._place, read, written)
         self._lanes.occupancy.grows(self._place.party.tenant, self._place.written - before)
+        self._lanes.pauses.wrote(self.seat, self._place.written - before)
 
     def refund(self) -> None:
         """The engine failed: of a prompt without a first token nothing is charged."""
@@ -141,6 +154,7 @@ class Ticket(Generic[S]):
             self.seat.abandon()
         self._lanes._left(self)
         self.begun()
+        self._lanes.pauses.wrote(self.seat, 0)
         self._lanes.wake()
 
 
@@ -162,12 +176,15 @@ class Lanes(Generic[S]):
 
     def __init__(self, seats: Callable[[], Sequence[S]], terms: LaneTerms) -> None:
         self.terms = terms
-        self.fair: FairQueue[_Ask[S]] = FairQueue(patience_s=terms.patience_s)
+        self.pace = Pace(terms.pace_s)
+        self.fair: FairQueue[_Ask[S]] = FairQueue(patience_s=terms.patience_s, pace=self.pace)
         self.occupancy = Occupancy()
+        self.pauses: Pauses[S] = Pauses(lambda seat: seat.load.streaming)
         self._seats = seats
         self._waiting: dict[_Ask[S], Place[_Ask[S]]] = {}
         self._tenants: Counter[str] = Counter()
         self._weights: dict[str, float] = {}
+        self._paced: frozenset[Key] = frozenset()
         self._leaving: list[asyncio.Future[None]] = []
 
     @property
@@ -175,7 +192,13 @@ class Lanes(Generic[S]):
         return len(self._waiting)
 
     async def enter(
-        self, tokens: int, *, party: Party | None = None, avoid: Collection[S] = (), deadline: float
+        self,
+        tokens: int,
+        *,
+        party: Party | None = None,
+        avoid: Collection[S] = (),
+        piece: bool = False,
+        deadline: float,
     ) -> Ticket[S]:
         """A place for a prompt of `tokens`, at a replica that is not in `avoid` where another has room.
 
@@ -185,7 +208,7 @@ class Lanes(Generic[S]):
         who = party or _NOBODY
         small = tokens < self.terms.small_tokens and who.work == "interactive"
         ask: _Ask[S] = _Ask(tokens, small, who, tuple(avoid))
-        self._waiting[ask] = self.fair.enter(ask, who, tokens, small=small)
+        self._waiting[ask] = self.fair.enter(ask, who, tokens, small=small, piece=piece)
         self.wake()
         self._turn_away()
         try:
@@ -217,6 +240,7 @@ class Lanes(Generic[S]):
         self.fair.patience_s = self.terms.patience_s
         for tenant in tuple(self._tenants):
             self._look_at_bound(tenant)
+        self._look_at_pace()
         while (found := self._next()) is not None:
             ask, seat = found
             place = self._waiting.pop(ask)
@@ -225,6 +249,7 @@ class Lanes(Generic[S]):
             else:
                 self.fair.begin(place)
                 ask.granted.set_result(self._ticket(ask, place, seat))
+            self._look_at_pace()
 
     def _next(self) -> tuple[_Ask[S], S] | None:
         """Whoever is to be seated next, and where. One without room stops those of its kind that come after it, but
@@ -264,8 +289,8 @@ class Lanes(Generic[S]):
         load.small_reading += ask.small
         load.large_reading += not ask.small
         if ask.tenant is not None:
-            load.tenants[ask.tenant] += 1
-            load.reading[ask.tenant] += 1
+            load.held.update(_keys(ask.party))
+            load.reading.update(_keys(ask.party))
             self._weights[ask.tenant] = ask.party.weight
             self._tenants[ask.tenant] += 1
             self._look_at_bound(ask.tenant)
@@ -276,28 +301,35 @@ class Lanes(Generic[S]):
         free = [seat for seat in self._seats() if seat.usable and self._has_room(seat.load, ask, visit, kept_only)]
         return min(free, key=lambda seat: (seat in ask.avoid, seat.load.weight, random.random()), default=None)  # noqa: S311 (spread)
 
-    def _is_guest(self, load: Load, ask: _Ask[S]) -> bool:
-        """Whether its tenant has less there than its part, among several that have or want any."""
+    def _guest(self, load: Load, ask: _Ask[S]) -> Key | None:
+        """Its tenant, where that has less there than its part, among several that have or want any; of one tenant's
+        users likewise, where no other tenant is there.
+        """
         party = ask.party
         if not self.terms.guest_slots or party.work == "batch" or not party.tenant:
-            return False
-        weights = {other.party.tenant: other.party.weight for other in self._waiting}
-        weights |= {tenant: self._weights[tenant] for tenant in load.tenants}
+            return None
+        others = [other.party for other in self._waiting]
+        weights = {other.tenant: other.weight for other in others}
+        weights |= {key[0]: self._weights[key[0]] for key in load.held}
         weights[party.tenant] = party.weight
-        part = self.terms.slots * party.weight / sum(weights.values())
-        return len(weights) > 1 and load.tenants[party.tenant] < part
+        if len(weights) > 1:
+            part = self.terms.slots * party.weight / sum(weights.values())
+            return (party.tenant,) if load.held[(party.tenant,)] < part else None
+        users = {other.user for other in others} | {key[1] for key in load.held if len(key) > 1} | {party.user}
+        mine = (party.tenant, party.user)
+        return mine if len(users) > 1 and load.held[mine] < self.terms.slots / len(users) else None
 
     def _has_room(self, load: Load, ask: _Ask[S], visit: Visit, kept_only: bool) -> bool:
         terms = self.terms
-        guest = visit != "refused" and self._is_guest(load, ask)
-        if visit == "passing" and not guest:
+        guest = None if visit == "refused" else self._guest(load, ask)
+        if visit == "passing" and guest is None:
             return False
-        if load.requests >= (terms.slots if guest else max(1, terms.slots - terms.guest_slots)):
+        if load.requests >= (terms.slots if guest is not None else max(1, terms.slots - terms.guest_slots)):
             return False
         within = load.prefill + ask.tokens <= terms.prefill_tokens
         if not ask.small:
             return (within or not load.large_reading) and load.large < max(1, terms.slots - terms.small_slots)
-        if guest and not load.reading[ask.party.tenant]:
+        if guest is not None and not load.reading[guest] and (len(guest) == 1 or load.requests - load.streaming < 2):
             return True
         if kept_only:
             return load.requests - load.large < terms.small_slots
@@ -305,10 +337,25 @@ class Lanes(Generic[S]):
 
     def _look_at_bound(self, tenant: str) -> None:
         bound = self.terms.tenant_slots
-        if bound is not None and self._tenants[tenant] >= bound:
+        if (bound is not None and self._tenants[tenant] >= bound) or (tenant,) in self._paced:
             self.fair.hold(tenant)
         else:
             self.fair.release(tenant)
+
+    def _look_at_pace(self) -> None:
+        """Hold those that are ahead where they have as many slots as they may while others are there."""
+        before, self._paced = self._paced, frozenset()
+        if self.terms.pace_slots is not None and self._waiting:
+            replicas = sum(seat.usable for seat in self._seats())
+            self.pace.fade_s = self.terms.pace_s
+            self._paced = self.pace.held(replicas * self.terms.slots, replicas * self.terms.pace_slots)
+        for key in before ^ self._paced:
+            if len(key) == 1:
+                self._look_at_bound(key[0])
+            elif key in self._paced:
+                self.fair.hold(*key)
+            else:
+                self.fair.release(*key)
 
     def _left(self, ticket: Ticket[S]) -> None:
         leaving, self._leaving = self._leaving, []
@@ -319,7 +366,7 @@ class Lanes(Generic[S]):
         self.fair.leave(place)
         self.occupancy.ends(ticket.seat, place.party.tenant, ticket.tokens + place.written)
         if ticket.tenant is not None:
-            _less(ticket.seat.load.tenants, ticket.tenant)
+            _less(ticket.seat.load.held, *_keys(place.party))
             self._tenants[ticket.tenant] -= 1
             self._look_at_bound(ticket.tenant)
             if not self._tenants[ticket.tenant]:
@@ -336,10 +383,15 @@ class Lanes(Generic[S]):
         self.wake()
 
 
-def _less(counts: Counter[str], name: str) -> None:
-    counts[name] -= 1
-    if not counts[name]:
-        del counts[name]
+def _keys(party: Party) -> tuple[Key, Key]:
+    return (party.tenant,), (party.tenant, party.user)
+
+
+def _less(counts: Counter[Key], *keys: Key) -> None:
+    for key in keys:
+        counts[key] -= 1
+        if not counts[key]:
+            del counts[key]
 
 
 def _refusal(reason: str) -> Unavailable:

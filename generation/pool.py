@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, Protocol
 
 from admission.fair import Party
@@ -21,13 +22,14 @@ from admission.shares import Share
 from generation.endpoint import Endpoint
 from generation.generator import Finish, ModelIdentity, Piece, prompt_tokens
 from generation.isolation import Company, refusal_of
-from generation.lanes import Lanes, LaneTerms, Ticket
+from generation.lanes import Lanes, LaneTerms
+from generation.pieces import Ahead, charge
 from generation.prompt import Prompt
 from generation.proof import NotIsolated
 from generation.quarantine import Quarantine
 from generation.replica import Adapter, Replica, Request
 from generation.serving import Serving
-from generation.tokens import estimate, load_counter
+from generation.tokens import load_counter
 from generation.wire import Interrupted
 from tenancy.errors import InvalidInput, StrongroomError, Unavailable
 
@@ -153,15 +155,18 @@ class Pool:
             raise InvalidInput("a generation without a KV salt is never sent", item=request.request_id)
         self._require_apart(tenant)
         self._watch()
-        digest = self._quarantine.digest(
-            request.prompt, tenant=tenant, model=self._named(request), max_tokens=request.max_tokens
-        )
+        named = self._named(request)
+        digest = self._quarantine.digest(request.prompt, tenant=tenant, model=named, max_tokens=request.max_tokens)
+        self._quarantine.require_free(digest, request.request_id)
         tokens = prompt_tokens(request.prompt, self.count)
         tried: list[Replica] = []
+        ahead: Ahead[Replica] = Ahead()
+        attempt = partial(self._attempt, digest=digest, party=party, ahead=ahead)
+        await ahead.read(request, tokens if self.salted else 0, self._lanes, attempt)
         while True:
             self._quarantine.require_free(digest, request.request_id)
             try:
-                async with aclosing(self._attempt(request, digest, tokens, party, tried)) as pieces:
+                async with aclosing(attempt(request, tokens, tried=tried)) as pieces:
                     async for piece in pieces:
                         yield piece
                 return
@@ -177,25 +182,36 @@ class Pool:
             await asyncio.sleep(min(random.uniform(*_PAUSE_SECONDS), max(0.0, request.deadline - time.monotonic())))  # noqa: S311 (jitter)
 
     async def _attempt(
-        self, request: Request, digest: bytes, tokens: int, party: Party | None, tried: list[Replica]
+        self,
+        request: Request,
+        tokens: int,
+        *,
+        digest: bytes,
+        party: Party | None,
+        ahead: Ahead[Replica],
+        tried: list[Replica] | None = None,
     ) -> AsyncGenerator[Piece, None]:
-        """One attempt at one replica, which is added to `tried`."""
+        """One attempt at one replica, which is added to `tried`, for what was not read `ahead`; without, to read so."""
         async with AsyncExitStack() as alone:
             if self._quarantine.suspected(digest):
                 await alone.enter_async_context(self._quarantine.alone(request.deadline))
             asked = time.monotonic()
-            ticket = await self._lanes.enter(tokens, party=party, avoid=tried, deadline=request.deadline)
+            unread, avoid = (tokens, tried) if tried else (tokens - ahead.tokens, ahead.elsewhere(self.replicas))
+            room = self._lanes.enter(unread, party=party, avoid=avoid, piece=tried is None, deadline=request.deadline)
+            ticket = await room
             waited = time.monotonic() - asked
-            replica = ticket.seat
-            tried.append(replica)
+            replica = ahead.seat = ticket.seat
+            if tried is not None:
+                tried.append(replica)
             attempt = replica.attempt(trial=ticket.trial)
             try:
                 async with self._lent(replica, request), aclosing(replica.generate(request, attempt)) as pieces:
-                    async for piece in pieces:
+                    async for said in pieces:
                         ticket.begun()
                         await alone.aclose()
-                        _charge(ticket, piece)
-                        yield replace(piece, waited_s=waited) if isinstance(piece, Finish) else piece
+                        charge(ticket, said)
+                        told = ahead.told(said)
+                        yield replace(told, waited_s=waited) if isinstance(told, Finish) else told
             except Unavailable as failure:
                 ticket.refund()
                 _log.warning("an attempt failed at the replica %s of %s: %s", replica.name, self.name, failure.reason)
@@ -337,14 +353,14 @@ class Pool:
     def could_have(self, replica: Replica, terms: PoolTerms) -> bool:
         """Whether `replica` runs the pool's model, and `terms` keep the pool's trust level and tenant."""
         kept = (terms.trust, terms.dedicated_to) == (self.terms.trust, self.terms.dedicated_to)
-        return kept and _model(replica.endpoint) == _model(self.endpoint)
+        return kept and replica.endpoint.anywhere == self.endpoint.anywhere
 
     def _take(self, replica: Replica) -> None:
         replica.counter = self._counter
         replica.isolation.waived = self.terms.waived
 
     def _require_same_model(self, replica: Replica) -> None:
-        if _model(replica.endpoint) != _model(self.endpoint):
+        if replica.endpoint.anywhere != self.endpoint.anywhere:
             raise InvalidInput("the replicas of a pool run one model", item=f"generation.pools.{self.name}")
 
     def _lent(self, replica: Replica, request: Request) -> AbstractAsyncContextManager[None]:
@@ -376,22 +392,9 @@ class Pool:
         return self.terms.health_s * random.uniform(*_HEALTH_JITTER)  # noqa: S311 (jitter)
 
 
-def _charge(ticket: Ticket[Replica], piece: Piece) -> None:
-    """What the engine did so far by its own count; an estimate where it says none while it writes."""
-    if piece.usage is None:
-        ticket.wrote(estimate(piece.text))
-    else:
-        ticket.settle(max(0, piece.usage.input - piece.usage.cached_input), piece.usage.output)
-
-
 async def _fault(replica: Replica) -> StrongroomError | None:
     try:
         await replica.check()
     except StrongroomError as failure:
         return failure
     return None
-
-
-def _model(endpoint: Endpoint) -> Endpoint:
-    """What replicas of one pool have in common: all but the address."""
-    return replace(endpoint, base_url="", api_key=None, admin_key=None)

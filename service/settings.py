@@ -71,7 +71,9 @@ class PoolSettings(Section, frozen=True):
     `dedicated_to` is the name of the one tenant that it serves; `trust` is then "dedicated" where none is given, else
     "shared". `answers_as` is the model's name in answers where it is not `model`. Of each replica: `slots` requests at
     one time, `small_slots` of them kept for prompts of less than `small_tokens` and a `guest_share` of them for
-    tenants with less than their part, and `prefill_tokens` of prompts whose first token has not come. Of the pool:
+    tenants with less than their part, and `prefill_tokens` of prompts whose first token has not come. While
+    others are there, who is ahead of them of late (`pace_s`) has `pace_slots` of each (0: no bound). Large prompts are
+    read in pieces of `piece_tokens` (0: whole), between which each answer gets `piece_pause` tokens. Of the pool:
     `tenant_slots` requests of one tenant (0: no bound), `queue` that wait; `context_length` is the model's, in tokens
     (0: not known). `kv_isolation` is that of all pools where it is empty; it is shown again every `prove_s` seconds.
 
@@ -99,6 +101,10 @@ class PoolSettings(Section, frozen=True):
     small_tokens: Positive = 1_000
     guest_share: Annotated[float, msgspec.Meta(ge=0, le=0.75)] = 0.25
     prefill_tokens: Positive = 16_384
+    pace_slots: Count = 0
+    pace_s: Seconds = 30.0
+    piece_tokens: Count = 0
+    piece_pause: Count = 16
     tenant_slots: Count = 0
     queue: Count = 256
     first_token_s: Seconds = 30.0

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.fairness import ALONE, RECORDINGS, SCENARIOS, TERMS, measured, only
+from benchmarks.fairness import ALONE, RECORDINGS, SCENARIOS, TERMS, TIMES, measured, only
 from benchmarks.fairness_engine import ORDERS, Costs
 from benchmarks.fairness_recorded import Recording, answered
 from generation.lanes import LaneTerms
@@ -34,9 +34,36 @@ def test_a_noisy_neighbour_is_hardly_noticed_before_the_first_token() -> None:
     assert all(of["busy"] > 0.97 for of in found.values()), "the engine never idles while somebody waits"
 
 
+@pytest.mark.parametrize("scenario", ALONE)
+def test_with_a_pace_neither_first_token_nor_whole_answer_takes_half_as_long_again(scenario: str) -> None:
+    alone = run(scenario, "ours, paced", alone=True)["clients"][ALONE[scenario]]
+    beside = {order: run(scenario, order)["clients"] for order in ("ours", "ours, paced")}
+    mine = {order: clients[ALONE[scenario]] for order, clients in beside.items()}
+    for kind in TIMES:
+        assert mine["ours, paced"][kind]["p99"] < 1.5 * alone[kind]["p99"]
+    assert mine["ours"]["total"]["p99"] > 1.5 * alone["total"]["p99"], "without it does"
+
+
+def test_the_pace_slows_nobody_who_is_alone() -> None:
+    answers = [
+        measured("noisy", order, only(SCENARIOS["noisy"](RATE, SECONDS), "noisy"), COSTS, SECONDS, TERMS)
+        for order in ("ours", "ours, paced")
+    ]
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("scenario", ["returning", "weights"])
+def test_the_pace_changes_nothing_where_all_ask_for_more_than_there_is(scenario: str) -> None:
+    shares = [
+        {who: of["share"] for who, of in run(scenario, order)["clients"].items()} for order in ("ours", "ours, paced")
+    ]
+    assert shares[0] == pytest.approx(shares[1], abs=0.03)
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_service_keeps_to_the_bound_also_with_slots_for_guests(scenario: str) -> None:
-    assert run(scenario, "ours")["gap"] <= 1
+@pytest.mark.parametrize("order", ["ours", "ours, paced"])
+def test_service_keeps_to_the_bound_also_with_slots_for_guests(scenario: str, order: str) -> None:
+    assert run(scenario, order)["gap"] <= 1
 
 
 def test_service_is_by_weight_where_all_wait() -> None:

@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from admission.fair import Party
+from admission.pace import Pace
 from generation.lanes import Lanes, LaneTerms, Load, Ticket
 from tenancy.errors import Unavailable
 from tests.generation.prompts import soon
+from tests.generation.test_breaker import Clock
 
 BIG, SMALL = 3_000, 100
 
@@ -378,9 +380,10 @@ def test_a_part_is_by_weight() -> None:
 
 def test_who_is_no_guest_passes_nobody_that_waits_for_room_to_be_read() -> None:
     async def ask(room: Room) -> None:
-        first = (await room.ask(900, party=Party("acme", "u1"))).result()
-        second = await room.ask(500, party=Party("acme", "u2"))
-        third = await room.ask(50, party=Party("acme", "u3"))
+        batch = [Party("acme", f"u{number}", work="batch") for number in range(3)]
+        first = (await room.ask(900, party=batch[0])).result()
+        second = await room.ask(500, party=batch[1])
+        third = await room.ask(50, party=batch[2])
         assert not second.done()
         assert not third.done(), "it has room, and came later"
         first.begun()
@@ -404,6 +407,66 @@ def test_the_prompt_of_a_guest_is_read_beside_others_over_the_bound_one_at_a_tim
         assert quiet[1].done()
 
     within(1, ask, slots=8, small_slots=1, guest_slots=2, prefill_tokens=2_000)
+
+
+def test_of_one_tenant_users_with_less_than_their_part_are_guests() -> None:
+    async def ask(room: Room) -> None:
+        agent, colleague = Party("acme", "agent"), Party("acme", "colleague")
+        calls = [await room.ask(SMALL, party=agent) for _ in range(8)]
+        assert [task.done() for task in calls] == [True] * 6 + [False] * 2
+        asked = [await room.ask(SMALL, party=colleague) for _ in range(2)]
+        assert all(task.done() for task in asked)
+        for task in (*calls[:6], *asked):
+            task.result().leave()
+            await settle()
+        for task in calls[6:]:
+            task.result().leave()
+        assert room.empty()
+
+    within(1, ask, slots=8, guest_slots=2)
+
+
+def test_beside_another_tenant_no_user_is_a_guest_for_itself() -> None:
+    async def ask(room: Room) -> None:
+        busy = [await room.ask(SMALL, party=Party("busy", f"u{number % 2}")) for number in range(6)]
+        guest = await room.ask(SMALL, "quiet")
+        more = await room.ask(SMALL, party=Party("busy", "u2"))
+        assert (guest.done(), more.done()) == (True, False)
+        for task in (*busy, guest):
+            task.result().leave()
+            await settle()
+        more.result().leave()
+        assert room.empty()
+
+    within(1, ask, slots=8, guest_slots=2)
+
+
+def test_who_is_ahead_has_few_slots_while_others_are_there_and_all_when_they_are_gone() -> None:
+    async def ask(room: Room) -> None:
+        clock = Clock()
+        room.lanes.pace = room.lanes.fair.pace = Pace(30.0, clock)
+        (await room.ask(SMALL, "quiet")).result().leave()
+        busy = [await room.ask(SMALL, "busy") for _ in range(12)]
+        assert [task.done() for task in busy] == [True] * 4 + [False] * 8, "its part of eight, and it wants more"
+        quiet = [await room.ask(SMALL, "quiet") for _ in range(2)]
+        assert all(task.done() for task in quiet), "a modest tenant is not slowed"
+        for task in (*quiet, *busy[:2]):
+            task.result().leave()
+            await settle()
+        assert sum(task.done() for task in busy) == 4, "two are there still"
+        busy[2].result().leave()
+        await settle()
+        assert sum(task.done() for task in busy) == 5
+        clock.now += 31
+        busy[3].result().leave()
+        await settle()
+        assert sum(task.done() for task in busy) == 12, "quiet is gone"
+        for task in busy:
+            (await task).leave()
+            await settle()
+        assert room.empty()
+
+    within(1, ask, slots=8, pace_slots=2, pace_s=30.0)
 
 
 def test_no_guest_passes_who_waits_while_its_tenant_is_far_ahead() -> None:

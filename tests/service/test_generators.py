@@ -46,6 +46,10 @@ def test_pools_have_their_terms_from_the_settings(tmp_path: Path) -> None:
         "small_slots": 2,
         "small_tokens": 500,
         "prefill_tokens": 4000,
+        "pace_slots": 2,
+        "pace_s": 20.0,
+        "piece_tokens": 256,
+        "piece_pause": 8,
         "tenant_slots": 3,
         "queue": 8,
     }

@@ -20,7 +20,8 @@ class Scores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `quality` is what the gate compares: of an unanswerable question whether it was declined; of another 0 where it was
     declined or failed, else the mean of nDCG, citation precision and facts, those that apply. `cited` is the share of
-    citations that are of an expected document (0 for an answer without any). `seconds` is the answer's time,
+    citations that are of an expected document (0 for an answer without any), `placed` of those that are at an expected
+    place of one as well. `seconds` is the answer's time,
     `microunits` its cost. `failed` is the code of an error.
     """
 
@@ -31,6 +32,7 @@ class Scores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     recall: float | None = None
     mrr: float | None = None
     cited: float | None = None
+    placed: float | None = None
     facts: float | None = None
     seconds: float | None = None
     input_tokens: int = 0
@@ -56,6 +58,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     recall: float | None
     mrr: float | None
     citation_precision: float | None
+    place_precision: float | None
     facts: float | None
     declined_right: float | None
     declined_wrong: float | None
@@ -87,12 +90,18 @@ def scored(case: Case, ranked: Sequence[str], answer: Answer, spent: Spent, k: i
         "recall": recall(places, expected, k) if expected else None,
         "mrr": reciprocal_rank(places, expected) if expected else None,
         "cited": precision([one.document for one in answer.citations], expected) if expected and not declined else None,
+        "placed": _placed(case, answer) if case.places and not declined else None,
         "facts": facts_held(answer.text, case.facts) if case.facts and not declined else None,
     }
     parts = [found[name] for name in ("ndcg", "cited", "facts") if found[name] is not None]
     quality = 0.0 if declined else float(np.mean(np.array(parts, dtype=np.float64)))
     rounded: dict[str, Any] = {name: None if value is None else round(value, DECIMALS) for name, value in found.items()}
     return Scores(unanswerable=False, declined=declined, quality=round(quality, DECIMALS), **rounded, **used)
+
+
+def _placed(case: Case, answer: Answer) -> float:
+    right = [one.document if one.place in case.places else "" for one in answer.citations]
+    return precision(right, set(case.documents))
 
 
 def unanswered(case: Case, code: str) -> Scores:
@@ -121,6 +130,7 @@ def figures(scores: Sequence[Scores], k: int) -> Figures:
         recall=_mean(one.recall for one in done),
         mrr=_mean(one.mrr for one in done),
         citation_precision=_mean(one.cited for one in done),
+        place_precision=_mean(one.placed for one in done),
         facts=_mean(one.facts for one in done),
         declined_right=_mean(float(one.declined) for one in empty),
         declined_wrong=_mean(float(one.declined) for one in full),

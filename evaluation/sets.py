@@ -29,13 +29,14 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
 
 
 class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """`documents` are names of those that answer, any of which is right to cite; `facts` are texts that the answer
-    holds. `asker` is a user of the tenant, under whose permissions it is asked. Of an `unanswerable` one the right
-    answer is that it is in no document.
+    """`documents` are names of those that answer, any of which is right to cite, and `places` where in them ("page 3");
+    `facts` are texts that the answer holds. `asker` is a user of the tenant, under whose permissions it is asked. Of an
+    `unanswerable` one the right answer is that it is in no document.
     """
 
     question: Text
     documents: tuple[Name, ...] = ()
+    places: tuple[Name, ...] = ()
     facts: tuple[Text, ...] = ()
     asker: Name | None = None
     unanswerable: bool = False
@@ -118,6 +119,8 @@ def _checked(case: Case) -> Case:
         raise InvalidInput("the question is blank")
     if case.unanswerable and (case.documents or case.facts):
         raise InvalidInput("an unanswerable question has neither documents nor facts")
+    if case.places and not case.documents:
+        raise InvalidInput("it says places, and no document that they are in")
     if not case.unanswerable and not (case.documents or case.facts):
         raise InvalidInput("it says neither documents nor facts, nor that it is unanswerable")
     names = tuple(dict.fromkeys(unicodedata.normalize("NFC", name) for name in case.documents))

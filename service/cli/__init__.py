@@ -204,7 +204,7 @@ def _missing(error: MissingArgumentError) -> str:
 
 def main() -> None:
     """The entry point of the installed program."""
-    if sys.argv[1:2] == ["ingest"]:
+    if sys.argv[1:2] == ["ingest"] or sys.argv[1:3] == ["eval", "shadow"]:
         # Bulk work: where a server on this machine answers questions, those come first; alone it has everything.
         os.nice(_BULK_NICE)
     try:

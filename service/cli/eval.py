@@ -95,7 +95,19 @@ def run(
         print_json({**shown, "bad_lines": bad_lines, **({"lines": rows} if questions else {})})
     else:
         if questions:
-            columns = ["line", "quality", "ndcg", "recall", "mrr", "cited", "facts", "declined", "seconds", "failed"]
+            columns = [
+                "line",
+                "quality",
+                "ndcg",
+                "recall",
+                "mrr",
+                "cited",
+                "placed",
+                "facts",
+                "declined",
+                "seconds",
+                "failed",
+            ]
             show_table(common, rows, columns)
         show_record(common, shown)
     return FAILED if found.bad or done.run.figures.failed else DONE

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.scores import Scores, figures, scored, unanswered
+from evaluation.scores import Scores, Spent, figures, scored, unanswered
 from evaluation.sets import Case, encoded, parse_lines, question_key, read_set
 from evaluation.store import RUNS_KEPT, forget_cases, load_set, runs, save_run, save_set, scores_of
+from generation.generator import Usage
+from retrieval.citations import Citation
+from retrieval.question import Answer, CacheReport
 from tenancy.control import Tenants
 from tenancy.errors import InvalidInput, NotFound
 from tests.support.people import NOW, Company
@@ -62,7 +65,22 @@ def test_a_failure_is_neither_an_answer_nor_a_refusal() -> None:
     failed = unanswered(Case(question="x?", unanswerable=True), "unavailable")
     found = figures([failed, Scores(unanswerable=True, declined=True, quality=1.0)], 10)
     assert (found.failed, found.declined_right, found.quality, found.p50_s) == (1, 1.0, 0.5, None)
-    assert scored.__doc__ is not None
+
+
+@pytest.mark.parametrize(("place", "placed"), [("page 3", 0.5), ("page 4", 0.0), (None, 0.0)])
+def test_a_citation_is_at_its_place_or_not(place: str | None, placed: float) -> None:
+    def citation(document: str) -> Citation:
+        return Citation("S1", document, 1, document, "v", "c", 1, 0, 4, "text", place=place)
+
+    answer = Answer(
+        text="text", citations=(citation("a.pdf"), citation("b.pdf")), finish="stop", model="m", rewritten=None,
+        nearest_titles=(), cache=CacheReport("bypass"), usage=Usage(), audit_seq=1, request_id="r",
+    )  # fmt: skip
+    case = Case(question="x?", documents=("a.pdf",), places=("page 3",))
+    found = scored(case, ["a.pdf"], answer, Spent(seconds=0.1), 10)
+    assert (found.cited, found.placed, found.quality) == (0.5, placed, 0.75)
+    assert figures([found], 10).place_precision == placed
+    assert scored(Case(question="x?", documents=("a.pdf",)), [], answer, Spent(seconds=0.1), 10).placed is None
 
 
 def test_sets_and_runs_are_the_tenants_own(acme: Company, globex: Company) -> None:

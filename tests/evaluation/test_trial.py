@@ -111,6 +111,7 @@ def test_the_same_again_is_not_worse_as_far_as_the_set_can_tell(tried: Asks) -> 
     assert (found.gate.lost, found.gate.gained, found.gate.verdict) == (0, 0, "cannot tell")
 
 
+@pytest.mark.both_storages
 def test_another_model_is_really_searched(tried: Asks) -> None:
     """Sixteen dimensions hold little of these texts: the ranking of the dense leg changes."""
     dense = {"mode": "dense", "top_k": 1}

@@ -54,6 +54,7 @@ async def _passages(asking: Asking, vector: AskedVector, top_k: int) -> Passages
             model=embedder.fingerprint,
             covers=embedder.covers(plan.query),
             where=plan.where,
+            boosts=plan.boosts,
         )
 
     with asking.hop("retrieve") as use:

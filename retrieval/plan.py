@@ -20,13 +20,14 @@ from indexing.chunk import CHUNKER_REVISION
 from indexing.embed import Embedder
 from indexing.filters import Filter, canonical, parse
 from indexing.terms import TERMS_REVISION
+from retrieval.boosts import identity
 from retrieval.duplicates import DUPLICATES_REVISION
 from retrieval.followup import stand_alone
 from retrieval.fusion import FUSION_REVISION
 from retrieval.question import AnswerPath, Question
 from retrieval.rerank import Reranker
 from retrieval.search import SearchMode
-from tenancy.contract import HiddenText, Mixing
+from tenancy.contract import Boost, HiddenText, Mixing
 from tenancy.domain import PermissionDomain, permission_domain
 from tenancy.errors import InvalidInput
 from tenancy.identity import Principal
@@ -56,6 +57,7 @@ class Plan:
     top_k: int
     search_mode: SearchMode
     where: Filter | None
+    boosts: tuple[Boost, ...]
     room: Room
     mark: str = field(repr=False)
     rails: Rails
@@ -133,6 +135,7 @@ def make_plan(
         top_k=question.top_k or terms.top_k or settings.top_k,
         search_mode=question.mode or terms.mode or settings.mode,
         where=None if question.filter is None else parse(question.filter, view.tenant.contract.metadata),
+        boosts=tuple(terms.boosts),
         room=room,
         mark=mark,
         rails=rails,
@@ -213,7 +216,7 @@ def composite_identity(path: AnswerPath, embedder: Embedder, domain: PermissionD
         retrieval=RetrievalIdentity(
             top_k=plan.top_k,
             mode=plan.search_mode,
-            fusion=f"{FUSION_REVISION}/{DUPLICATES_REVISION}",
+            fusion=f"{FUSION_REVISION}/{DUPLICATES_REVISION}{identity(plan.boosts)}",
             reranker=None if plan.reranker is None else f"{plan.reranker.name}@{plan.reranker.revision}",
             chunker=f"{CHUNKER_REVISION}/{TERMS_REVISION}",
         ),

@@ -50,6 +50,7 @@ def preview(path: AnswerPath, principal: Principal, question: Question, system: 
         model=embedder.fingerprint,
         covers=embedder.covers(plan.query),
         where=plan.where,
+        boosts=plan.boosts,
     )
     gathered = gather(tenant, plan, found, embedder)
     prompt = masked_prompt(plan, gathered.context, mark=MARK).prompt

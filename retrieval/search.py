@@ -14,9 +14,11 @@ from indexing.collection import Collections, CollectionSnapshot, EngineDisagrees
 from indexing.embed import Fingerprint
 from indexing.filters import Filter, matches
 from indexing.terms import term_postings
+from retrieval.boosts import BOOSTED, boosted
 from retrieval.duplicates import spread
 from retrieval.fusion import CANDIDATES, dense_weight_for, fuse
 from retrieval.passage import Passage
+from tenancy.contract import Boost
 from tenancy.domain import PermissionDomain, permission_domain, readable_documents
 from tenancy.errors import EngineUnavailable, InvalidInput, StaleDomain
 from tenancy.identity import Principal
@@ -99,10 +101,12 @@ def search(
     model: Fingerprint,
     covers: float,
     where: Filter | None = None,
+    boosts: Sequence[Boost] = (),
 ) -> Passages:
     """The best `top_k` chunks for `query` that `principal` may read, of documents that `where` describes.
 
-    Near-duplicates of better ones come last, where nothing else is left to fill the room.
+    `boosts` order the best of them anew. Near-duplicates of better ones come last, where nothing else is left to fill
+    the room.
 
     `vector` (dimension,) is the question's, made by `model`, and `covers` in [0, 1] how far that model knows its
     language.
@@ -117,11 +121,11 @@ def search(
         raise InvalidInput(f"top_k is from 1 to {MAX_TOP_K}, not {top_k}", item="top_k")
     if scope.domain.user_id != principal.user_id or scope.domain.tenant_id != principal.tenant_id:
         raise InvalidInput("the scope was opened for another principal", item="scope")
-    attempt, wide = 1, min(top_k + SPARE, MAX_TOP_K)
+    attempt, wide = 1, max(min(top_k + SPARE, MAX_TOP_K), BOOSTED if boosts else 0)
     while True:
         scope, ranked, cosines = _rank_now(tenant, principal, scope, query, vector, wide, mode, model, covers, where)
         reached("searched")
-        items = _hydrate(tenant, principal, ranked, where)
+        items = _hydrate(tenant, principal, ranked, where, boosts)
         reached("hydrated")
         lost = len(ranked) - len(items)
         if not lost or attempt == ATTEMPTS:
@@ -199,9 +203,13 @@ def _rank(
 
 
 def _hydrate(
-    tenant: TenantHandle, principal: Principal, ranked: Sequence[Scored], where: Filter | None
+    tenant: TenantHandle,
+    principal: Principal,
+    ranked: Sequence[Scored],
+    where: Filter | None,
+    boosts: Sequence[Boost],
 ) -> list[Passage]:
-    """Read the rows of `ranked` that exist and that `principal` may read now, in the same order.
+    """Read the rows of `ranked` that exist and that `principal` may read now, in the same order but for `boosts`.
 
     A chunk id is never used again, and a new version has new chunks: a row that is still there is the one that was
     searched, and belongs to the document's present version. What an index knows of metadata are hashes: the values
@@ -211,14 +219,14 @@ def _hydrate(
         return []
     with tenant.reading() as view:
         domain = permission_domain(principal, view)
-        query = _ROWS if where is None else _ROWS_WITH_METADATA
+        query = _ROWS if where is None and not boosts else _ROWS_WITH_METADATA
         rows = view.execute(query, {"chunks": [found.chunk_id for found in ranked]}).all()
         readable = readable_documents(domain, view, {row.document_id for row in rows})
     present = {
         row.id: row for row in rows
         if row.document_id in readable and (where is None or matches(where, row.metadata))
     }  # fmt: skip
-    return [
+    items = [
         Passage(
             document=row.name,
             document_id=row.document_id,
@@ -238,3 +246,7 @@ def _hydrate(
         for found in ranked
         if (row := present.get(found.chunk_id)) is not None
     ]
+    if not boosts:
+        return items
+    metadata = [present[item.chunk_id].metadata for item in items]
+    return boosted(items, metadata, boosts, tenant.contract.metadata)

@@ -37,6 +37,9 @@ MAX_FIELDS: Final = 64
 """Metadata fields of one contract."""
 
 _LETTERS: Final = re.compile(r"[^\W_].*[^\W_]", re.DOTALL)
+_FIELD_VALUES: Final[dict[FieldType, type | tuple[type, ...]]] = {
+    "string": str, "integer": int, "number": (int, float), "boolean": bool,
+}  # fmt: skip
 _REMEDY: Final = "see configs/contracts/example.toml"
 
 
@@ -83,16 +86,28 @@ class AuditTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     retention: Retention | None = None
 
 
+class Boost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """Passages of documents whose metadata `field` is `equals` are preferred by `by`, a share of the best score (put
+    back, where it is negative); or those whose number in `field` is greater, by up to `newer`.
+    """
+
+    field: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    equals: str | int | float | bool | None = None
+    by: Annotated[float, msgspec.Meta(ge=-1, le=1)] = 0.0
+    newer: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+
+
 class RetrievalTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """What this tenant's questions find. `threshold` is the least strength of evidence that is answered from, in
     [0, 1]: below it the answer is "not in the documents that you may read". `rerank` false leaves out the deployment's
-    reranking model.
+    reranking model. `boosts` prefer documents by their metadata.
     """
 
     top_k: Annotated[int, msgspec.Meta(ge=1, le=100)] | None = None
     mode: Literal["dense", "lexical", "hybrid"] | None = None
     threshold: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     rerank: bool = True
+    boosts: Annotated[list[Boost], msgspec.Meta(max_length=16)] = []
 
 
 class ChunkingTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -199,6 +214,8 @@ def check_contract(found: Mapping[str, Any]) -> Contract:
                 item=f"generation.guards.blocked.{topic}"[:200],
                 remedy=_REMEDY,
             )
+    for number, boost in enumerate(contract.retrieval.boosts):
+        _check_boost(boost, contract.metadata, f"retrieval.boosts[{number}]")
     if contract.tier == "dedicated" and contract.engine is None:
         raise InvalidInput(
             "the dedicated tier needs an engine of its own",
@@ -233,6 +250,20 @@ def _fields(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             types = ", ".join(FIELD_TYPES)
             raise InvalidInput("a field has no such type", item=f"metadata.{known}", remedy=f"write one of {types}")
         yield known, kind
+
+
+def _check_boost(boost: Boost, fields: Mapping[str, FieldType], item: str) -> None:
+    """Raise `InvalidInput` for a boost without an effect, or of a field that is not declared with its type."""
+    kind = fields.get(boost.field)
+    if kind is None:
+        raise InvalidInput("a boost needs a field that the contract declares", item=item, remedy=_REMEDY)
+    if (boost.equals is None) == (boost.newer is None) or (boost.newer is not None and boost.by):
+        raise InvalidInput("a boost has `equals` and `by`, or `newer`", item=item, remedy=_REMEDY)
+    numeric = kind in {"integer", "number"}
+    if not (numeric if boost.newer is not None else isinstance(boost.equals, _FIELD_VALUES[kind])) or (
+        numeric and isinstance(boost.equals, bool)
+    ):
+        raise InvalidInput(f"the boost does not fit a field of the type {kind}", item=item, remedy=_REMEDY)
 
 
 def _unknown(found: Mapping[str, Any], struct: type[msgspec.Struct], prefix: str) -> Iterator[tuple[str, list[str]]]:

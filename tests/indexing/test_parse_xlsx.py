@@ -257,6 +257,14 @@ def test_a_damaged_sheet_costs_only_itself() -> None:
     assert parsed.warnings == ("malformed_parts",)
 
 
+def test_entities_in_a_sheet_are_refused() -> None:
+    sheet = (
+        '<!DOCTYPE x [<!ENTITY a "b">]><worksheet><sheetData><row><c t="str"><v>x</v></c></row></sheetData></worksheet>'
+    )
+    parsed = read(xlsx(cells(A1="x"), cells(A1="whole"), parts={"xl/worksheets/sheet1.xml": sheet}))
+    assert (parsed.text, parsed.warnings) == ("# S2\n\nwhole", ("malformed_parts",))
+
+
 def test_entities_are_refused() -> None:
     data = xlsx(cells(A1="x"), parts={"xl/workbook.xml": '<!DOCTYPE x [<!ENTITY a "b">]><workbook>&a;</workbook>'})
     with pytest.raises(ParseFailure) as caught:

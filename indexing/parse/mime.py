@@ -27,6 +27,11 @@ MAX_HEADER: Final = 256 * 1024
 MAX_VALUE: Final = 16 * 1024
 """Characters of one header field that are looked at."""
 
+MAX_PARAMETERS: Final = 2_000
+"""Characters of a field with parameters."""
+_WITH_PARAMETERS: Final = frozenset({"content-type", "content-disposition"})
+_MAX_FILENAME: Final = 500
+
 _BLANK_LINE = re.compile(rb"\r?\n\r?\n|\r\r")
 _FIELD = re.compile(rb"[!-9;-~]{1,200}[ \t]*:")
 _T = TypeVar("_T")
@@ -62,7 +67,7 @@ class Part:
     @property
     def filename(self) -> str | None:
         name = guarded(self.header.get_filename, None)
-        return words(name) or None if name else None
+        return words(name[:_MAX_FILENAME]) or None if name else None
 
     def content(self) -> bytes:
         """The body with its transfer encoding undone."""
@@ -94,6 +99,10 @@ def split_header(data: bytes, start: int = 0, end: int | None = None) -> tuple[M
     found = _BLANK_LINE.search(data, start, end)
     stop, body = (found.start(), found.end()) if found else (end, end)
     header = BytesHeaderParser(policy=compat32).parsebytes(data[start : min(stop, start + MAX_HEADER)])
+    for name, value in list(header.raw_items()):
+        # The library's search for the end of a parameter looks at all of the value again and again.
+        if len(str(value)) > MAX_PARAMETERS and name.lower() in _WITH_PARAMETERS:
+            header.replace_header(name, str(value)[:MAX_PARAMETERS])
     return header, body
 
 

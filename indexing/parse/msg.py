@@ -91,7 +91,7 @@ class _Message:
 
     def _body(self, found: Letter) -> Body | None:
         plain = self._text(_BODY)
-        others = (Body(plain, False),) if plain.strip() else ()
+        others: tuple[Body, ...] = (Body(plain, False),) if plain.strip() else ()
         page = self._text(_HTML)
         raw = self._stream((*self._path, _name(_HTML, _BINARY)))
         if not page and raw:

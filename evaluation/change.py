@@ -2,7 +2,7 @@
 
     name = "stricter"
 
-    [retrieval]          # top_k, mode, threshold
+    [retrieval]          # top_k, mode, threshold, rerank = false, boosts
     threshold = 0.3
 
     [template]           # other instructions under the name of a template
@@ -150,6 +150,12 @@ def _with_text(template: TemplateChange, folder: Path) -> TemplateChange:
     return TemplateChange(name=template.name, system=checked(template.name, text or ""))
 
 
+def changed_in(terms: Terms) -> dict[str, Any]:
+    """What `terms` say otherwise than terms that say nothing."""
+    nothing = type(terms)()
+    return {name: value for name, value in msgspec.structs.asdict(terms).items() if value != getattr(nothing, name)}
+
+
 def _over(own: Terms, under: Terms) -> Terms:
-    given = {name: value for name, value in msgspec.structs.asdict(own).items() if value is not None}
-    return msgspec.structs.replace(under, **given)
+    given = changed_in(own)
+    return msgspec.structs.replace(under, **given) if given else under

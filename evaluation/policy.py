@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from evaluation.change import Change
+from evaluation.change import Change, Terms, changed_in
 from evaluation.gate import Verdict
 from evaluation.trial import Present
 from tenancy.contract import Contract
@@ -33,20 +33,19 @@ def decide(verdict: Verdict, unsure: Unsure = "keep") -> Decision:
 
 def kept(change: Change, contract: Contract, present: Present) -> Contract:
     """`contract` with the present value of everything that `change` would change of it."""
-    asked, cut = msgspec.structs.asdict(change.retrieval), msgspec.structs.asdict(change.chunking)
     generation = contract.generation
     if change.generation is not None and generation.pools is None:
         generation = msgspec.structs.replace(generation, pools=list(present.pools))
     return msgspec.structs.replace(
         contract,
-        retrieval=msgspec.structs.replace(
-            contract.retrieval,
-            **{name: getattr(present.retrieval, name) for name, value in asked.items() if value is not None},
-        ),
-        chunking=msgspec.structs.replace(
-            contract.chunking,
-            **{name: getattr(present.chunking, name) for name, value in cut.items() if value is not None},
-        ),
+        retrieval=_held(change.retrieval, contract.retrieval, present.retrieval),
+        chunking=_held(change.chunking, contract.chunking, present.chunking),
         generation=generation,
         model=present.model if change.embedding is not None else contract.model,
     )
+
+
+def _held(changed: Terms, own: Terms, present: Terms) -> Terms:
+    """`own` with the `present` value of everything that is `changed`."""
+    names = changed_in(changed)
+    return msgspec.structs.replace(own, **{name: getattr(present, name) for name in names}) if names else own

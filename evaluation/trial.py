@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
+import msgspec
+
 from evaluation.change import Change
 from evaluation.gate import MARGIN, Gate, compare
 from evaluation.running import FEATURE, Step, Way, Withdrawn, run
@@ -25,7 +27,7 @@ from indexing.chunk import Chunking
 from indexing.embed import Embedder
 from retrieval.plan import open_plan
 from retrieval.question import AnswerPath, Opens, Question
-from tenancy.contract import ChunkingTerms, RetrievalTerms
+from tenancy.contract import ChunkingTerms, RetrievalTerms, check_contract
 from tenancy.identity import Principal
 from tenancy.tenant import Epochs, TenantHandle
 
@@ -76,8 +78,9 @@ class Trial:
         self, tenant: TenantHandle, cases: Sequence[Case], told: Told = lambda _name, _done, _of: None
     ) -> Tried:
         """Run `cases` both ways. Raises `Conflict` where access was withdrawn or a document deleted meanwhile,
-        `InvalidInput` for a model that this deployment does not have, `NotFound`, `Unavailable`.
+        `InvalidInput` for what this deployment, or a contract, cannot hold, `NotFound`, `Unavailable`.
         """
+        check_contract(self.change.over(tenant.contract).stored())
         found: list[dict[bytes, Scores]] = []
         keys = [question_key(tenant, case) for case in cases]
         for side in _SIDES:
@@ -99,7 +102,9 @@ class Trial:
             template, collection = resolve(view, self.path.templates, name), serving(view)
         plan = opened.plan
         return Present(
-            retrieval=RetrievalTerms(top_k=plan.top_k, mode=plan.search_mode, threshold=plan.threshold),
+            retrieval=msgspec.structs.replace(
+                tenant.contract.retrieval, top_k=plan.top_k, mode=plan.search_mode, threshold=plan.threshold
+            ),
             chunking=ChunkingTerms(**{name: getattr(cut, name) for name in ChunkingTerms.__struct_fields__}),
             pools=tuple(place.pool for place in plan.route.places),
             model=opened.embedder.spec if collection is None else collection.model.spec,

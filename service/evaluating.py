@@ -26,6 +26,7 @@ from generation import templates
 from indexing.catalogue import serving
 from service.engines import require_possible
 from service.wiring import Services
+from tenancy.contract import check_contract
 from tenancy.errors import StrongroomError
 from tenancy.identity import Principal
 from tenancy.tenant import TenantHandle
@@ -152,7 +153,7 @@ def _settled(
         return row
     present = trial.present(tenant, principal)
     contract = kept(change, tenant.contract, present) if keeps else change.over(tenant.contract)
-    require_possible(services.control.settings, tenant.name, contract)
+    require_possible(services.control.settings, tenant.name, check_contract(contract.stored()))
     if change.template is not None:
         text = present.template if keeps else change.template.system or ""
         with tenant.writing() as view:

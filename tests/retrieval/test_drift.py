@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sqlalchemy import select
 
+from retrieval import drift
 from retrieval.drift import LEAST, Drift, Noted, write
 from tenancy.control import Tenants
 from tenancy.identity import Principal
@@ -70,15 +71,29 @@ def test_a_served_memory_is_no_further_question(path: Path, acme: Company, ana: 
     assert rows(acme) == []
 
 
+def test_sums_that_cannot_be_written_take_nothing_from_an_answer(
+    path: Path, acme: Company, ana: Principal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(drift, "write", full)
+    for number in range(LEAST):
+        answer = path.ask(ana, f"How long is notice period {number}?", cache="bypass")
+    assert answer.finish == "stop"
+    assert "could not be written: OSError" in caplog.text
+    assert rows(acme) == []
+
+
 def test_the_row_is_the_sum_of_what_was_added(acme: Company) -> None:
-    drift = Drift()
+    sums = Drift()
     for _ in range(LEAST):
-        drift.add(acme.handle, noted([1.0, 0.0]))
-    drift.tell(acme.handle.tenant_id, asked=30, retries=2)
-    write(drift, acme.handle, NOW)
+        sums.add(acme.handle, noted([1.0, 0.0]))
+    sums.tell(acme.handle.tenant_id, asked=30, retries=2)
+    write(sums, acme.handle, NOW)
     for _ in range(LEAST):
-        drift.add(acme.handle, noted([0.0, 0.5], found=False))
-    write(drift, acme.handle, NOW)
+        sums.add(acme.handle, noted([0.0, 0.5], found=False))
+    write(sums, acme.handle, NOW)
     (row,) = rows(acme)
     assert np.frombuffer(row.total, dtype="<f4").tolist() == [LEAST, LEAST / 2]
     sums = row.sums
@@ -87,29 +102,29 @@ def test_the_row_is_the_sum_of_what_was_added(acme: Company) -> None:
 
 
 def test_what_one_tenant_asks_stands_with_no_other(acme: Company, globex: Company) -> None:
-    drift = Drift()
+    sums = Drift()
     for _ in range(LEAST):
-        drift.add(acme.handle, noted([1.0, 0.0]))
-    drift.add(globex.handle, noted([0.0, 1.0]))
-    write(drift, acme.handle, NOW)
-    write(drift, globex.handle, NOW)
+        sums.add(acme.handle, noted([1.0, 0.0]))
+    sums.add(globex.handle, noted([0.0, 1.0]))
+    write(sums, acme.handle, NOW)
+    write(sums, globex.handle, NOW)
     assert (len(rows(acme)), rows(globex)) == (1, [])
 
 
 def test_of_a_deleted_tenant_nothing_waits(acme: Company) -> None:
-    drift = Drift()
+    sums = Drift()
     for _ in range(LEAST):
-        drift.add(acme.handle, noted([1.0]))
-    drift.forget(acme.handle.tenant_id)
-    write(drift, acme.handle, NOW)
+        sums.add(acme.handle, noted([1.0]))
+    sums.forget(acme.handle.tenant_id)
+    write(sums, acme.handle, NOW)
     assert rows(acme) == []
 
 
 def test_old_days_go(acme: Company) -> None:
-    drift = Drift()
+    sums = Drift()
     for now in (NOW, NOW + 401 * 86_400):
         for _ in range(LEAST):
-            drift.add(acme.handle, noted([1.0]))
-        write(drift, acme.handle, now)
+            sums.add(acme.handle, noted([1.0]))
+        write(sums, acme.handle, now)
     (row,) = rows(acme)
     assert row.day == int(NOW // 86_400) + 401

@@ -13,13 +13,17 @@ from tenancy.tenant import ReadView, WriteView
 
 __all__ = ["AccessList", "get_access_list", "parse_label", "set_access_list", "write_access_list"]
 
-# Made once: for one document, making it takes longer than running it.
+# Made once: for one document, making them takes longer than running them.
+_OWN: Final = acl.c.document_id == bindparam("document")
+_ROWS: Final = select(acl).where(_OWN)
+_CLEAR: Final = delete(acl).where(_OWN)
+_LABEL: Final = select(labels.c.id).where((labels.c.kind == bindparam("kind")) & (labels.c.ref == bindparam("ref")))
 _LIST: Final = (
     select(acl.c.effect, labels.c.kind, users.c.name, groups.c.name)
     .join(labels, labels.c.id == acl.c.label_id)
     .outerjoin(users, (labels.c.kind == "user") & (users.c.id == labels.c.ref))
     .outerjoin(groups, (labels.c.kind == "group") & (groups.c.id == labels.c.ref))
-    .where(acl.c.document_id == bindparam("document"))
+    .where(_OWN)
 )
 
 
@@ -34,9 +38,9 @@ def set_access_list(view: WriteView, document_id: int, access: AccessList, now: 
 
 def write_access_list(view: WriteView, document_id: int, access: AccessList, now: float) -> None:
     """Replace the rows of a document's access list; the caller moves the epochs in the same transaction."""
-    own = acl.c.document_id == document_id
-    before = {(row.label_id, row.effect) for row in view.execute(select(acl).where(own))}
-    view.execute(delete(acl).where(own))
+    before = {(row.label_id, row.effect) for row in view.execute(_ROWS, {"document": document_id})}
+    if before:
+        view.execute(_CLEAR, {"document": document_id})
     rows = [
         {"document_id": document_id, "label_id": _ensure_label(view, label, now), "effect": effect}
         for effect, side in (("allow", access.allow), ("deny", access.deny))
@@ -74,7 +78,7 @@ def _ensure_label(view: WriteView, label: str, now: float) -> int:
         ref = directory.ensure_user(view, name, now)
     elif kind == "group":
         ref = directory.ensure_group(view, name, now)
-    found = view.execute(select(labels.c.id).where(labels.c.kind == kind, labels.c.ref == ref)).scalar_one_or_none()
+    found = view.execute(_LABEL, {"kind": kind, "ref": ref}).scalar_one_or_none()
     if found is not None:
         return int(found)
     return int(view.execute(insert(labels).values(kind=kind, ref=ref).returning(labels.c.id)).scalar_one())

@@ -13,9 +13,10 @@ from indexing.acl_rules import Decision
 from indexing.ahead import in_order
 from indexing.documents import Stored
 from indexing.ingest import Pipeline, prepare, relist
-from indexing.opening import opened
+from indexing.opening import Opened, opened
 from indexing.origin import Origin
 from indexing.outcome import Outcome, failed
+from indexing.parse import ParseResult
 from indexing.prepared import Draft, Move, Prepared, Removal, Source
 from indexing.walk import UNCERTAIN_NAME, Found, root_of, spelt
 from tenancy.errors import Conflict, InvalidInput
@@ -155,14 +156,14 @@ class Run:
                 error = None
                 prepared: list[Prepared] = []
                 try:
-                    prepared = prepare(self._tenant, self._pipeline, source)
+                    prepared = prepare(self._tenant, _steady(self._pipeline, file), source)
                 except InvalidInput as raised:
                     error = raised
                 if file.stayed():
                     if error is not None:
                         raise error
                     return prepared
-        raise InvalidInput("the file changes while it is read", item=entry.name, remedy="ingest it when it is complete")
+        raise _changing(entry.name)
 
     def _relisted(self, entry: Found, failure: Outcome) -> Prepared:
         """The rules hold for a document that is there, also where its file cannot be read now."""
@@ -219,6 +220,22 @@ class Run:
         own = draft.name.removeprefix(draft.origin.file) if draft.origin.file is not None else ""
         file = origin.file or name
         return suffix == own and file not in self._present[origin.root] and not spelt(root, file)
+
+
+def _steady(pipeline: Pipeline, file: Opened) -> Pipeline:
+    """`pipeline`, but what was parsed of a file that changed meanwhile is not even cut."""
+
+    def parse(tenant: TenantHandle, name: str, content: bytes | BinaryIO, media_type: str | None) -> list[ParseResult]:
+        results = pipeline.parse(tenant, name, content, media_type)
+        if not file.stayed():
+            raise _changing(name)
+        return results
+
+    return replace(pipeline, parse=parse)
+
+
+def _changing(name: str) -> InvalidInput:
+    return InvalidInput("the file changes while it is read", item=name, remedy="ingest it when it is complete")
 
 
 def _weight(entry: Found) -> int:

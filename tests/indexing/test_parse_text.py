@@ -248,6 +248,8 @@ def test_restructured_text_includes_and_keeps_nothing_of_elsewhere(tmp_path: Pat
     assert "raw" not in parsed.text.replace(".. raw", "")
     # The roles of one document are not those of the next.
     assert rst("a **bold** :strong:`b` `c`").text == "a bold b c"
+    assert rst(".. role:: own\n\na :own:`b`").text == "a b"
+    assert rst("a :own:`b`").text == "a :own:`b`"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from audit.record import Policy, Resource
 from indexing.embed import Embedder
 from retrieval.passage import Passage
-from retrieval.rerank import Reranker, reranked
+from retrieval.rerank import Reranker, best_apart
 from retrieval.search import ATTEMPTS, ModelMoved, Passages, open_scope, search
 from retrieval.steps import AskedVector, Asking
 from tenancy.pauses import reached
@@ -55,6 +55,7 @@ async def _passages(asking: Asking, vector: AskedVector, top_k: int) -> Passages
             covers=embedder.covers(plan.query),
             where=plan.where,
             boosts=plan.boosts,
+            copies_last=True,
         )
 
     with asking.hop("retrieve") as use:
@@ -89,7 +90,7 @@ async def _reranked(asking: Asking, reranker: Reranker, found: Passages, top_k: 
         async with asking.lease.in_time(), asking.path.turn(asking.principal, asking.tenant):
             scores = await asking.path.workers.run(reranker.scores, query, texts)
         use.used(await asking.path.workers.run(reranker.token_count, query, texts))
-    return reranked(found.items, scores, top_k)
+    return best_apart(found.items, scores, top_k)
 
 
 async def _embed(asking: Asking, embedder: Embedder) -> AskedVector:

@@ -10,6 +10,7 @@ from generation.prompt import Prompt, Template
 from retrieval.masking import masked_prompt
 from retrieval.plan import Plan, open_plan
 from retrieval.question import AnswerPath, Question
+from retrieval.rerank import best_apart
 from retrieval.search import Passages, open_scope, search
 from retrieval.sources import Gathered, gather
 from tenancy.identity import Principal
@@ -45,13 +46,17 @@ def preview(path: AnswerPath, principal: Principal, question: Question, system: 
         open_scope(principal, tenant, path.collections),
         plan.query,
         embedder.encode_query(plan.query),
-        plan.breadth,
+        plan.breadth if plan.reranker is None else max(plan.breadth, plan.reranker.depth),
         plan.search_mode,
         model=embedder.fingerprint,
         covers=embedder.covers(plan.query),
         where=plan.where,
         boosts=plan.boosts,
+        copies_last=True,
     )
+    if plan.reranker is not None:
+        scores = plan.reranker.scores(plan.query, [item.text for item in found.items])
+        found = replace(found, items=best_apart(found.items, scores, plan.breadth))
     gathered = gather(tenant, plan, found, embedder)
     prompt = masked_prompt(plan, gathered.context, mark=MARK).prompt
     return Preview(plan, prompt, prompt_tokens(prompt, plan.route.count), found, gathered)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexing.embedders.model_files import find_files
+from retrieval.duplicates import spread
 from retrieval.passage import Passage
 from tenancy.errors import InvalidInput, Unavailable
 
@@ -112,6 +113,11 @@ def reranked(passages: Sequence[Passage], scores: npt.NDArray[np.float32], top_k
     """The best `top_k` of `passages` by `scores` (n,), which become theirs; ties keep the order that they had."""
     order = np.argsort(-scores, kind="stable")[:top_k]
     return tuple(replace(passages[index], score=float(scores[index])) for index in order)
+
+
+def best_apart(passages: Sequence[Passage], scores: npt.NDArray[np.float32], top_k: int) -> tuple[Passage, ...]:
+    """`reranked`, with near-duplicates of better ones last."""
+    return tuple(spread(reranked(passages, scores, len(passages)), top_k))
 
 
 def _load(location: str, commit: str | None, settings: RerankSettings) -> Any:

@@ -102,11 +102,12 @@ def search(
     covers: float,
     where: Filter | None = None,
     boosts: Sequence[Boost] = (),
+    copies_last: bool = False,
 ) -> Passages:
     """The best `top_k` chunks for `query` that `principal` may read, of documents that `where` describes.
 
-    `boosts` order the best of them anew. Near-duplicates of better ones come last, where nothing else is left to fill
-    the room.
+    `boosts` order the best of them anew. With `copies_last`, near-duplicates of better ones come last, where nothing
+    else is left to fill the room.
 
     `vector` (dimension,) is the question's, made by `model`, and `covers` in [0, 1] how far that model knows its
     language.
@@ -121,7 +122,7 @@ def search(
         raise InvalidInput(f"top_k is from 1 to {MAX_TOP_K}, not {top_k}", item="top_k")
     if scope.domain.user_id != principal.user_id or scope.domain.tenant_id != principal.tenant_id:
         raise InvalidInput("the scope was opened for another principal", item="scope")
-    attempt, wide = 1, max(min(top_k + SPARE, MAX_TOP_K), BOOSTED if boosts else 0)
+    attempt, wide = 1, max(top_k, min(top_k + SPARE, MAX_TOP_K) if copies_last else 0, BOOSTED if boosts else 0)
     while True:
         scope, ranked, cosines = _rank_now(tenant, principal, scope, query, vector, wide, mode, model, covers, where)
         reached("searched")
@@ -132,7 +133,7 @@ def search(
             break
         attempt += 1
         scope = open_scope(principal, tenant, scope.collections)
-    items = spread(items, top_k)
+    items = spread(items, top_k) if copies_last else items[:top_k]
     near = [cosines[item.chunk_id] for item in items if item.chunk_id in cosines]
     return Passages(tuple(items), scope.domain, max(near, default=None), lost)
 

@@ -86,11 +86,14 @@ STEPS: Sequence[Step] = (
     does("group.add", "group", "add", "staff", "bo", *T),
     does("group.remove", "group", "remove", "staff", "bo", *T),
     reads("group", "list", *T),
+    does("group.import", "group", "import", "{folder}/groups.csv", *T),
+    reads("group", "status", *T),
     does("ingest", "ingest", "{folder}/docs", *T, "--allow", "tenant"),
     does("document.list", "document", "list", *T),
     does("document.show", "document", "show", "notice.md", *T),
     does("acl.set", "acl", "set", "notice.md", *T, "--allow", "tenant", "--deny", "user:bo"),
     reads("acl", "show", "notice.md", *T),
+    does("acl.sweep", "acl", "sweep", *T),
     does("answer", *ASKED, "ana"),
     does("answer", *ASKED, "ana", keep=True),
     does("answer", *ASKED, "cy"),
@@ -320,6 +323,7 @@ def walked() -> Iterator[Walked]:
         (folder / "set.jsonl").write_text(
             '{"question": "How long is the notice period?", "documents": ["notice.md"], "asker": "ana"}\n'
         )
+        (folder / "groups.csv").write_text("group,member\nstaff,ana\nstaff,bo\n")
         (folder / "change.toml").write_text("[retrieval]\nthreshold = 0.3\n")
         (folder / "template.txt").write_text("Answer from the sources alone. Cite each source.")
         write_adapter(folder / "voice")

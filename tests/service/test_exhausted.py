@@ -63,7 +63,7 @@ REFUSED = sorted(set(ALL) - set(OPEN))
 _OPERATORS = "the operator's own work on the machine, which spends nothing of what was promised to the tenant"
 _LOOKS = "evidence, or says what was used"
 _TAKES = "takes away, or guards: it must hold now"
-REFUSED_COMMANDS = {"ask", "ingest", "template preview", "cache explain"}
+REFUSED_COMMANDS = {"ask", "ingest", "template preview", "cache explain", "eval run"}
 OPEN_COMMANDS: dict[str, str] = dict.fromkeys(
     (
         "serve", "attest", "doctor", "master create", "master recovery-key", "master rotate", "master show", "backup",
@@ -81,7 +81,8 @@ OPEN_COMMANDS: dict[str, str] = dict.fromkeys(
         "audit report cache-entry", "audit report denied", "audit report deletions", "audit report attestations",
         "audit rotate-key", "audit verify", "lineage",
         "usage correct", "usage list", "usage rebuild", "usage reconcile", "usage report", "cache stats",
-        "cache inspect", "cache certificate", "cache reports", "user hold", "user receipts",
+        "cache inspect", "cache certificate", "cache reports", "user hold", "user receipts", "eval compare",
+        "eval drift", "eval generate", "eval list", "eval save", "eval sets", "eval show", "eval shadow",
     ),
     _LOOKS,
 ) | dict.fromkeys(
@@ -342,7 +343,8 @@ def test_commands_that_do_the_tenant_s_work_are_refused(
         "EMBEDDING__MODEL": "hashing:256",
     }.items():
         monkeypatch.setenv(f"STRONGROOM_{variable}", value)
-    docs, contract = folder / "docs", folder / "contract.toml"
+    docs, contract, asked = folder / "docs", folder / "contract.toml", folder / "set.jsonl"
+    asked.write_text('{"question": "How long?", "documents": ["notice.md"], "asker": "ana"}\n')
     docs.mkdir()
     (docs / "notice.md").write_text("The notice period is three months.")
     contract.write_text("[admission.tenant]\nrequests_per_minute = 0\n")
@@ -352,20 +354,23 @@ def test_commands_that_do_the_tenant_s_work_are_refused(
         "ingest": ("ingest", str(docs), *t, "--allow", "tenant"),
         "template preview": ("template", "preview", "How long?", *t, "--user", "ana"),
         "cache explain": ("cache", "explain", "How long?", *t, "--user", "ana"),
+        "eval run": ("eval", "run", str(asked), *t),
     }
     assert set(work) == REFUSED_COMMANDS
     for words in (
         ("doctor", "--create-master-key"),
         ("tenant", "create", "acme"),
         ("key", "create", *t, "--user", "ana"),
-        *(work[name] for name in ("ingest", "ask", "template preview", "cache explain")),
+        *(work[name] for name in ("ingest", "ask", "template preview", "cache explain", "eval run")),
         ("tenant", "contract", "set", "acme", str(contract)),
     ):
         assert run(words) in {0, 1} if words[0] == "doctor" else run(words) == 0, words
     capsys.readouterr()
-    for words in work.values():
+    for name, words in work.items():
         assert run(words) == 1, words
-        assert "the tenant's limit of 0 requests a minute is reached" in capsys.readouterr().err, words
+        # An evaluation goes on with the next question, and says of each what became of it.
+        said = "limit-exceeded" if name == "eval run" else "the tenant's limit of 0 requests a minute is reached"
+        assert said in capsys.readouterr().err, words
     assert run(("usage", "report", *t)) == 0
     capsys.readouterr()
     assert run(("audit", "query", *t, "--json", "--limit", "8")) == 0

@@ -3,7 +3,8 @@
 A sentence scores by the rarity of the question's content words in it (Robertson's IDF over the sentences of the
 given sources only, so that nothing outside them can change an answer); a word found in its heading, its list's
 opening line, the sentence before or the document's title counts in part. Kind of question (how many, when, who) and
-the rank of the source decide between near equals.
+the rank of the source decide between near equals. Where an embedding model knows the question's language, how near a
+sentence is to the question counts more than its words: questions are rarely put in the words of the answer.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol
 
 import regex
 
@@ -28,6 +30,10 @@ _NEAR_BEST = 0.68
 _LONGEST_QUOTE = 700
 _HEADING, _LEAD, _BEFORE, _TITLE = 0.5, 0.6, 0.35, 0.3
 _WEAKEST_COVER = 0.2
+_LIKENESS_SHARE = 0.7
+"""Weight of likeness where it is known; the words have the rest. Measured: docs/operations/retrieval.md."""
+
+_MOST_COMPARED = 96
 _WEAKEST_COVER_UNSPACED = 0.1
 
 _UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
@@ -78,12 +84,29 @@ class _Scored:
     candidate: _Candidate
 
 
+class Likeness(Protocol):
+    """How near sentences are to a question, by an embedding model."""
+
+    @property
+    def revision(self) -> str:
+        """Changes with the model."""
+        ...
+
+    def of(self, question: str, texts: Sequence[str]) -> Sequence[float] | None:
+        """Cosines (n,); None where the model does not know the question's language."""
+        ...
+
+
 class ExtractiveGenerator:
     """The default generator, where no model is configured. `salted` is trivially true: it keeps no state."""
 
+    def __init__(self, likeness: Likeness | None = None) -> None:
+        self._likeness = likeness
+
     @property
     def identity(self) -> ModelIdentity:
-        return ModelIdentity(model=REVISION, revision=REVISION, tokenizer=REVISION)
+        revision = REVISION if self._likeness is None else f"{REVISION}/{self._likeness.revision}"
+        return ModelIdentity(model=REVISION, revision=revision, tokenizer=REVISION)
 
     @property
     def salted(self) -> bool:
@@ -101,7 +124,7 @@ class ExtractiveGenerator:
 
         def chosen() -> tuple[int, tuple[Quote, ...]]:
             read = sum(self.count(message.content) for message in prompt.messages)
-            return read, choose(prompt.question, prompt.sources)
+            return read, choose(prompt.question, prompt.sources, self._likeness)
 
         read, quotes = await asyncio.to_thread(chosen)
         given: list[Quote] = []
@@ -140,24 +163,40 @@ class ExtractiveGenerator:
         return Quote(quote.key, quote.start, quote.start + cut, quote.text[:cut]) if cut else None
 
 
-def choose(question: str, sources: Sequence[PromptSource]) -> tuple[Quote, ...]:
+def choose(question: str, sources: Sequence[PromptSource], likeness: Likeness | None = None) -> tuple[Quote, ...]:
     """The quotes that answer `question` best, best first; none where the evidence is weak."""
     asked = asked_words(question)
-    weakest = _WEAKEST_COVER_UNSPACED if _UNSPACED.search(question) else _WEAKEST_COVER
-    if cover(question, [source.text for source in sources], [source.title for source in sources]) < weakest:
-        return ()
     candidates = [candidate for number, source in enumerate(sources) for candidate in _candidates(number, source)]
+    compared = [candidate.sentence.text for candidate in candidates[:_MOST_COMPARED]]
+    near = likeness.of(question, compared) if likeness is not None and compared else None
+    if near is None and _covers_too_little(question, sources):
+        return ()
     weights = rarity(asked, [candidate.words for candidate in candidates])
     relevance = [_relevance(asked, weights, number, candidates) for number in range(len(sources))]
+    scores = [_score(question, asked, weights, one) * relevance[one.source] for one in candidates]
+    if near is not None:
+        scores = _mixed(scores, near)
     ranked = sorted(
-        (
-            _Scored(score * relevance[candidate.source], candidate)
-            for candidate in candidates
-            if (score := _score(question, asked, weights, candidate)) > 0
-        ),
+        (_Scored(score, candidate) for score, candidate in zip(scores, candidates, strict=True) if score > 0),
         key=lambda scored: (-scored.score, scored.candidate.source, scored.candidate.sentence.start),
     )
     return _best(ranked, sources)
+
+
+def _covers_too_little(question: str, sources: Sequence[PromptSource]) -> bool:
+    weakest = _WEAKEST_COVER_UNSPACED if _UNSPACED.search(question) else _WEAKEST_COVER
+    return cover(question, [source.text for source in sources], [source.title for source in sources]) < weakest
+
+
+def _mixed(scores: Sequence[float], near: Sequence[float]) -> list[float]:
+    """Scores by words and by likeness, each as a share of its best; what was not compared has its words alone."""
+    worded, nearest = max(scores, default=0.0) or 1.0, max(near, default=0.0)
+    shares = [max(0.0, one) / nearest if nearest > 0 else 0.0 for one in near]
+    shares += [0.0] * (len(scores) - len(shares))
+    return [
+        (1 - _LIKENESS_SHARE) * score / worded + _LIKENESS_SHARE * share
+        for score, share in zip(scores, shares, strict=True)
+    ]
 
 
 def _relevance(asked: Sequence[str], weights: dict[str, float], number: int, candidates: Sequence[_Candidate]) -> float:

@@ -16,7 +16,7 @@ from msgspec import structs
 from generation.adapters.loading import AdapterLoader
 from generation.breaker import BreakerTerms
 from generation.endpoint import Endpoint, authorities, checked_url
-from generation.extractive import REVISION, ExtractiveGenerator
+from generation.extractive import REVISION, ExtractiveGenerator, Likeness
 from generation.generator import Generator
 from generation.lanes import LaneTerms
 from generation.placement import DEFAULT, AdapterTerms, Deployment, Entry, PooledRoutes, Table
@@ -43,18 +43,20 @@ _OF_SERVERS: Final = (
 )
 
 
-def build_routes(settings: GenerationSettings, *, admit: Check | None = None) -> PooledRoutes:
-    """The pools of the settings; nothing is sent to any replica yet.
+def build_routes(
+    settings: GenerationSettings, *, admit: Check | None = None, likeness: Likeness | None = None
+) -> PooledRoutes:
+    """The pools of the settings; nothing is sent to any replica yet. `likeness` is for extractive ones.
 
     Raises `InvalidInput` for a name, an address, a key file or a tokenizer that cannot be used, for a replica in two
     pools, and for a routing that names no pool or pools of different trust levels.
     """
     found = pools_of(settings)
-    made = {name: _generator(name, *described, admit) for name, described in found.items()}
+    made = {name: _generator(name, *described, admit, likeness) for name, described in found.items()}
     return PooledRoutes(Deployment(_table(found, settings), made, settings.adapters_path))
 
 
-def reload_routes(routes: PooledRoutes, settings: GenerationSettings) -> None:
+def reload_routes(routes: PooledRoutes, settings: GenerationSettings, likeness: Likeness | None = None) -> None:
     """Let `routes` have the pools of `settings` from the next question on, within the event loop that uses them.
 
     Replicas that are left out finish their streams; new ones join after their check. Raises `InvalidInput`, and then
@@ -69,7 +71,7 @@ def reload_routes(routes: PooledRoutes, settings: GenerationSettings) -> None:
     joining: list[tuple[Pool, list[Replica], PoolTerms]] = []
     for name, (section, pool) in found.items():
         if pool.kind == "extractive":
-            made[name] = ExtractiveGenerator()
+            made[name] = ExtractiveGenerator(likeness)
             continue
         replicas, terms = _replicas(section, pool), _terms(name, pool)
         present = here.get(name)
@@ -143,9 +145,11 @@ def _alone(settings: GenerationSettings) -> PoolSettings:
     )
 
 
-def _generator(name: str, section: str, pool: PoolSettings, admit: Check | None) -> Generator:
+def _generator(
+    name: str, section: str, pool: PoolSettings, admit: Check | None, likeness: Likeness | None
+) -> Generator:
     if pool.kind == "extractive":
-        return ExtractiveGenerator()
+        return ExtractiveGenerator(likeness)
     loader = AdapterLoader(pool.max_adapters)
     return Pool(_replicas(section, pool), _terms(name, pool), loader=loader, admit=admit)
 

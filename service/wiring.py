@@ -41,6 +41,7 @@ from service.control import Control, open_control
 from service.engines import build_engines
 from service.generators import build_routes, reload_routes
 from service.isolation import note_tenants
+from service.likeness import EmbeddedLikeness
 from service.loading import Loading
 from service.metrics.signals import Signals
 from service.settings import Settings, VerifierSettings
@@ -114,7 +115,7 @@ class Services:
         Raises `InvalidInput`, and then nothing has changed.
         """
         if isinstance(self.path.routes, PooledRoutes):
-            reload_routes(self.path.routes, settings.generation)
+            reload_routes(self.path.routes, settings.generation, EmbeddedLikeness(self.path.embedders.default))
             note_tenants(self.path.routes, self.control.tenants.count()[0])
 
     async def aclose(self) -> None:
@@ -156,7 +157,7 @@ def _build(settings: Settings, control: Control) -> Services:
         desks=turns_at(settings),
         collections=open_collections(settings, embedders, engines),
         embedders=embedders,
-        routes=build_routes(settings.generation),
+        routes=build_routes(settings.generation, likeness=EmbeddedLikeness(embedders.default)),
         templates=Templates(settings.generation.templates),
         cache=cache_store(settings),
         ladder=ladder(settings.cache.verifier),

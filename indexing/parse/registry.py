@@ -112,7 +112,7 @@ def _read(source: Source, media_type: str | None, limits: ParseLimits) -> list[P
     if not size:
         raise ParseFailure("empty", "is an empty file", remedy="remove it, or put text in it")
     reader = _recognise(source.name, source.data, media_type, limits)
-    results = reader(source, limits)
+    results = [_bounded(result, limits) for result in reader(source, limits)]
     if len(results) == 1 and isinstance(results[0], ParseFailure) and not results[0].suffix:
         raise results[0]
     # An unknown kind of file is text only if it surely is.
@@ -121,6 +121,14 @@ def _read(source: Source, media_type: str | None, limits: ParseLimits) -> list[P
     ):
         raise _unsupported(source.name)
     return results
+
+
+def _bounded(result: ParseResult, limits: ParseLimits) -> ParseResult:
+    """No text is longer than it may be, also of formats that are text as they are."""
+    if isinstance(result, Parsed) and len(result.text) > limits.max_characters:
+        reason = f"holds more than {limits.max_characters} characters"
+        return ParseFailure("too_large", reason, remedy="split the file", suffix=result.suffix)
+    return result
 
 
 def _recognise(name: str, data: bytes, media_type: str | None, limits: ParseLimits) -> Reader:

@@ -14,7 +14,7 @@ from indexing.batch import ingest_paths
 from indexing.embed import EmbeddingSettings, load_embedder
 from indexing.ingest import Pipeline
 from indexing.outcome import Outcome
-from indexing.parse import ParseResult
+from indexing.parse import ParseFailure, ParseLimits, ParseResult, parse
 from indexing.pipeline import parse_here
 from indexing.run import PruneLimit
 from tenancy.acl import AccessList
@@ -148,3 +148,12 @@ def test_a_share_decides_for_large_folders() -> None:
     assert not limit.refuses(200, 1_000, 800)
     assert limit.refuses(201, 1_000, 799)
     assert not limit.refuses(0, 0, 0)
+
+
+def test_no_text_is_longer_than_it_may_be_in_any_format() -> None:
+    limits = ParseLimits(max_characters=100)
+    for name in ("long.txt", "long.md", "long.html", "unknown"):
+        with pytest.raises(ParseFailure, match="more than 100 characters") as found:
+            parse(name, b"The pear is ripe. " * 10, limits=limits)
+        assert found.value.status == "too_large"
+        assert len(parse(name, b"The pear is ripe.", limits=limits)) == 1

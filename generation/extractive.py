@@ -33,7 +33,8 @@ _WEAKEST_COVER = 0.2
 _LIKENESS_SHARE = 0.7
 """Weight of likeness where it is known; the words have the rest. Measured: docs/operations/retrieval.md."""
 
-_MOST_COMPARED = 96
+_COMPARED = 24
+"""Sentences whose likeness is asked for, the best by words: more changed nothing, and each costs time of the model."""
 _WEAKEST_COVER_UNSPACED = 0.1
 
 _UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
@@ -167,15 +168,16 @@ def choose(question: str, sources: Sequence[PromptSource], likeness: Likeness | 
     """The quotes that answer `question` best, best first; none where the evidence is weak."""
     asked = asked_words(question)
     candidates = [candidate for number, source in enumerate(sources) for candidate in _candidates(number, source)]
-    compared = [candidate.sentence.text for candidate in candidates[:_MOST_COMPARED]]
-    near = likeness.of(question, compared) if likeness is not None and compared else None
-    if near is None and _covers_too_little(question, sources):
-        return ()
     weights = rarity(asked, [candidate.words for candidate in candidates])
     relevance = [_relevance(asked, weights, number, candidates) for number in range(len(sources))]
     scores = [_score(question, asked, weights, one) * relevance[one.source] for one in candidates]
+    compared = sorted(range(len(candidates)), key=lambda at: -scores[at])[:_COMPARED]
+    texts = [candidates[at].sentence.text for at in compared]
+    near = likeness.of(question, texts) if likeness is not None and texts else None
     if near is not None:
-        scores = _mixed(scores, near)
+        scores = _mixed(scores, dict(zip(compared, near, strict=True)))
+    elif _covers_too_little(question, sources):
+        return ()
     ranked = sorted(
         (_Scored(score, candidate) for score, candidate in zip(scores, candidates, strict=True) if score > 0),
         key=lambda scored: (-scored.score, scored.candidate.source, scored.candidate.sentence.start),
@@ -188,14 +190,13 @@ def _covers_too_little(question: str, sources: Sequence[PromptSource]) -> bool:
     return cover(question, [source.text for source in sources], [source.title for source in sources]) < weakest
 
 
-def _mixed(scores: Sequence[float], near: Sequence[float]) -> list[float]:
+def _mixed(scores: Sequence[float], near: dict[int, float]) -> list[float]:
     """Scores by words and by likeness, each as a share of its best; what was not compared has its words alone."""
-    worded, nearest = max(scores, default=0.0) or 1.0, max(near, default=0.0)
-    shares = [max(0.0, one) / nearest if nearest > 0 else 0.0 for one in near]
-    shares += [0.0] * (len(scores) - len(shares))
+    worded, nearest = max(scores) or 1.0, max(near.values())
+    shares = {at: max(0.0, one) / nearest for at, one in near.items()} if nearest > 0 else {}
     return [
-        (1 - _LIKENESS_SHARE) * score / worded + _LIKENESS_SHARE * share
-        for score, share in zip(scores, shares, strict=True)
+        (1 - _LIKENESS_SHARE) * score / worded + _LIKENESS_SHARE * shares.get(at, 0.0)
+        for at, score in enumerate(scores)
     ]
 
 

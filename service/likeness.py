@@ -6,13 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from indexing.embed import Embedder
 
 _COVERED: Final = 0.5
-_AT_ONCE: Final = 16
-"""Sentences a batch, so that others' questions wait for no more of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +25,5 @@ class EmbeddedLikeness:
     def of(self, question: str, texts: Sequence[str]) -> Sequence[float] | None:
         if self.embedder.covers(question) < _COVERED:
             return None
-        batches = [self.embedder.encode(texts[at : at + _AT_ONCE]) for at in range(0, len(texts), _AT_ONCE)]
-        found: list[float] = (np.concatenate(batches) @ self.embedder.encode_query(question)).tolist()
+        found: list[float] = (self.embedder.encode(texts) @ self.embedder.encode_query(question)).tolist()
         return found

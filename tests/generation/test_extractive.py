@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import aclosing
 
 import pytest
@@ -147,3 +148,45 @@ def test_it_says_what_it_is() -> None:
     assert generator.salted
     assert text_of(asyncio.run(pieces(generator, salt="")))
     asyncio.run(generator.aclose())
+
+
+class Nearest:
+    """A model that finds one sentence near, the others far; or that does not know the language."""
+
+    revision = "nearest"
+
+    def __init__(self, words: str | None) -> None:
+        self.words = words
+        self.compared: list[str] = []
+
+    def of(self, question: str, texts: Sequence[str]) -> Sequence[float] | None:
+        del question
+        self.compared += texts
+        return None if self.words is None else [0.9 if self.words in text else 0.1 for text in texts]
+
+
+def test_a_sentence_without_a_word_of_the_question_is_found_by_likeness() -> None:
+    question = "May unused days off for personal matters be taken next year?"
+    near = choose(question, [LEAVE], Nearest("Casual leave"))
+    assert near[0].text == "Casual leave cannot be carried over."
+    assert choose(question, [LEAVE], Nearest(None)) == choose(question, [LEAVE])
+
+
+def test_words_count_beside_likeness() -> None:
+    model = Nearest("nothing of this")
+    assert "every 90 days" in choose("How often must passwords be changed?", [PASSWORDS], model)[0].text
+    assert "Accounts lock after 6 failed attempts." in model.compared
+
+
+def test_what_is_compared_is_bounded_and_best_by_words() -> None:
+    model = Nearest("6 failed attempts")
+    long = PromptSource("S1", "long.md", "", " ".join(f"Paragraph {number} is about bees." for number in range(300)))
+    last = PromptSource("S2", "last.md", "", "Accounts lock after 6 failed attempts.")
+    assert choose("How many failed attempts lock accounts?", [long, last], model)[0].key == "S2"
+    assert len(model.compared) == 24
+
+
+def test_another_model_of_likeness_is_another_revision() -> None:
+    plain, other = ExtractiveGenerator().identity, ExtractiveGenerator(Nearest("x")).identity
+    assert (plain.model, plain.revision) != (other.model, other.revision)
+    assert plain.model == other.model

@@ -3,8 +3,8 @@
 Strength is a logistic model of two measures: `cover`, the weighted share of the question's words in the best passage,
 and `similarity`, the highest cosine of the question to a passage by an embedding model for which the model was
 fitted. Where the embedding model does not know the question's language, or was not fitted, cover decides alone.
-Fitted on the even questions of XQuAD and measured on the odd ones: `benchmarks/abstention.py`. Cover weighs half of what
-that fit gives it: XQuAD asks in the words of its passages, which people who have not read them do not
+Fitted on the even questions of XQuAD and measured on the odd ones: `benchmarks/abstention.py`. Cover weighs half of
+what that fit gives it: XQuAD asks in the words of its passages, which people who have not read them do not
 (docs/operations/retrieval.md).
 """
 

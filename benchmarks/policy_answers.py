@@ -43,6 +43,9 @@ TENANT = "inazuma"
 DEPTH = 50
 """How far down the ranking the right page is looked for."""
 
+COVERED = 0.5
+"""As in `retrieval.sources`: least knowledge of a language at which a model's similarity counts."""
+
 CITED, DECLINED = 27 / 30, 7 / 8
 
 
@@ -57,7 +60,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Result:
-    """`missed` is the step at which the right page was lost, or None. `rank` is that of its best passage, from 1."""
+    """`missed` is the step at which the right page was lost, or None. `rank` is that of its best passage, from 1.
+
+    `among` says whether any citation of the answer is on the right page.
+    """
 
     question: str
     wanted: str
@@ -65,6 +71,7 @@ class Result:
     rank: int | None
     strength: float
     missed: str | None
+    among: bool
 
 
 def read_cases(file: Path) -> list[Case]:
@@ -118,14 +125,16 @@ class Company:
             model=embedder.fingerprint, covers=embedder.covers(case.question),
         )  # fmt: skip
         best = found.items[: path.settings.top_k]
-        evidence = weigh(case.question, best, similarity=found.similarity, model=embedder.fingerprint.name)
+        similarity = found.similarity if embedder.covers(case.question) >= COVERED else None
+        evidence = weigh(case.question, best, similarity=similarity, model=embedder.fingerprint.name)
         ranks = [rank for rank, passage in enumerate(found.items, 1) if shows(passage, case)]
         rank = ranks[0] if ranks else None
         got = await self.answered(case.question)
         first = got.citations[0] if got.citations else None
         given = f"{first.document}, {first.place}" if first else got.finish
         wanted = f"{case.document}, {' or '.join(sorted(case.pages))}" if case.document else "abstain"
-        right = first is not None and first.document == case.document and first.place in case.pages
+        hits = [one.document == case.document and one.place in case.pages for one in got.citations]
+        right = hits[:1] == [True]
         if case.document is None:
             missed = None if got.finish == "abstain" else "abstention"
         elif right:
@@ -134,7 +143,7 @@ class Company:
             missed = "search"
         else:
             missed = "abstention" if first is None else "sentence"
-        return Result(case.question, wanted, given, rank, round(evidence.strength, 3), missed)
+        return Result(case.question, wanted, given, rank, round(evidence.strength, 3), missed, any(hits))
 
 
 def shows(passage: Passage, case: Case) -> bool:
@@ -183,6 +192,7 @@ def conclude(cases: list[Case], results: list[Result], chunks: int, loaded: floa
         json.dumps(
             {
                 "chunks": chunks, "seconds_to_load": round(loaded), "answerable": len(answerable), "cited": cited,
+                "among": sum(result.among for result in answerable),
                 "unanswerable": len(others), "declined": declined,
                 "missed": dict(Counter(result.missed for result in results if result.missed)),
                 "misses": [asdict(result) for result in results if result.missed],

@@ -101,6 +101,8 @@ class Likeness(Protocol):
 class ExtractiveGenerator:
     """The default generator, where no model is configured. `salted` is trivially true: it keeps no state."""
 
+    _likeness: Likeness | None = None
+
     def __init__(self, likeness: Likeness | None = None) -> None:
         self._likeness = likeness
 

@@ -24,7 +24,7 @@ from metering.meter import Tariff
 from metering.prices import Price, PriceBook, PriceList
 from metering.reconcile import reconcile
 from metering.usage import events_of
-from retrieval import steps
+from retrieval import finding, steps
 from retrieval.answer import answer
 from retrieval.question import Delta, Question
 from tenancy.control import Tenants
@@ -186,7 +186,7 @@ def test_what_ends_before_its_answer_counts_at_the_limits_as_it_is_booked(
         path.put(acme.handle, "notice.md", TEXT, "tenant")
         path.path = replace(path.path, tariff=Tariff(PriceBook([PRICED]), "p"))
         with monkeypatch.context() as patched:
-            patched.setattr(steps, step, ends)
+            patched.setattr(finding if step == "passages" else steps, step, ends)
             with pytest.raises(type(error)):
                 path.ask(acme.principal("ana"), QUESTION)
             if step == "passages":

@@ -43,7 +43,8 @@ def test_a_boost_is_a_share_of_the_best_score() -> None:
 
 
 def test_what_is_newer_is_preferred_by_how_much_newer_it_is() -> None:
-    rows = ((1.0, {"year": 2000}), (0.9, {"year": 2020}), (0.9, {"year": 2010}), (0.8, {}), (0.8, {"year": "2024"}))
+    rows: list[tuple[float, dict[str, Any]]] = [(1.0, {"year": 2000}), (0.9, {"year": 2020}), (0.9, {"year": 2010})]
+    rows += [(0.8, {}), (0.8, {"year": "2024"})]
     assert order([NEWER], *rows) == [1, 2, 0, 3, 4]
     assert order([NEWER], (1.0, {"year": 2000}), (0.9, {"year": 2000})) == [0, 1]
 

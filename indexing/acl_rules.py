@@ -47,6 +47,7 @@ T = TypeVar("T")
 _SEPARATOR: Final = ";"
 _NONE: Final = "none"
 _METADATA: Final = "metadata."
+_SIMPLE: Final = "use [[rule]] and [default] alone"
 _COLUMNS: Final = ("path", "title", "allow", "deny")
 
 
@@ -136,11 +137,11 @@ def _read_rules(path: Path) -> tuple[list[_Rule], _Rule | None]:
         tables = tomllib.loads(_read(path))
     except tomllib.TOMLDecodeError as error:
         raise InvalidInput(f"is not valid TOML: {error}", item=path.name, remedy="correct the line") from None
+    except (ValueError, RecursionError):
+        raise InvalidInput("is nested too deeply, or holds an endless number", item=path.name, remedy=_SIMPLE) from None
     unknown = sorted(set(tables) - {"rule", "default"})
     if unknown:
-        raise InvalidInput(
-            f"has an unknown key {unknown[0]!r}", item=path.name, remedy="use [[rule]] and [default] alone"
-        )
+        raise InvalidInput(f"has an unknown key {unknown[0]!r}", item=path.name, remedy=_SIMPLE)
     listed = tables.get("rule", [])
     if not isinstance(listed, list):
         raise InvalidInput("[rule] is a list", item=path.name, remedy="write [[rule]] with two brackets")

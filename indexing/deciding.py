@@ -53,7 +53,7 @@ class Access:
         if root not in self._folders:
             self._folders[root] = FolderRules(root)
         try:
-            return self._folders[root].decide(entry.lies)
+            return self._folders[root].decide(entry.lies, entry.target)
         except InvalidInput as error:
             # The item is the document; what is to be mended is another file.
             raise InvalidInput(f"{error.item}: {error.reason}", item=entry.name, remedy=error.remedy) from None

@@ -7,7 +7,6 @@ meanwhile. A document is searchable as a whole or not at all: its rows, access l
 from __future__ import annotations
 
 import hashlib
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
@@ -32,6 +31,7 @@ from indexing.parse.model import MAX_TITLE, Scalar
 from indexing.pipeline import Pipeline as Pipeline
 from indexing.prepared import Draft, Embedded, Move, Prepared, Relist, Removal, Wanted, Writable
 from indexing.prepared import Source as Source
+from indexing.relisting import relisted
 from indexing.stepwise import encoded, in_turn
 from indexing.terms import pack, term_postings
 from tenancy.acl import AccessList, get_access_list, set_access_list
@@ -101,17 +101,9 @@ def prepare(tenant: TenantHandle, pipeline: Pipeline, source: Source) -> list[Pr
     if all(outcome.error is None for outcome in outcomes):
         kept = {item.document if isinstance(item, Outcome) else item.name for item in prepared}
         prepared += [Removal(gone, stored) for gone, stored in family.items() if gone not in kept]
+    else:
+        prepared = relisted(name, prepared, family, _wanted(source))
     return carrying(tenant, prepared)
-
-
-def relist(tenant: TenantHandle, failure: Outcome, access: AccessList) -> Relist | Outcome:
-    """A new access list for a document whose new content cannot be read: what is forbidden now must not wait for it."""
-    name = unicodedata.normalize("NFC", failure.document)
-    with tenant.reading() as view:
-        stored = documents.find_stored(view, name)
-    if stored is None or stored.access == access:
-        return failure
-    return Relist(name, stored, stored.origin, Wanted(access.allow, access.deny), failure)
 
 
 def embed(

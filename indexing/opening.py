@@ -21,14 +21,20 @@ _BUFFER = 64 * 2**10
 class Opened:
     """An open file, or its content where that is short, and what it was when it was opened."""
 
+    entry: Found
     file: BinaryIO
     content: bytes | BinaryIO
     before: os.stat_result
 
     def stayed(self) -> bool:
-        """Whether nobody wrote to the file since it was opened, as far as its size and time of change tell."""
-        now = os.fstat(self.file.fileno())
-        return (now.st_size, now.st_mtime_ns) == (self.before.st_size, self.before.st_mtime_ns)
+        """Whether the file lies where it lay, and nobody wrote to it or changed its owner or mode since it was opened,
+        as far as its size and times of change tell."""
+        try:
+            with _folder_of(self.entry) as folder:
+                there = os.stat(self.entry.target.name, dir_fd=folder, follow_symlinks=False)
+        except OSError:
+            return False
+        return _known_by(self.before) == _known_by(os.fstat(self.file.fileno())) == _known_by(there)
 
 
 @contextmanager
@@ -38,7 +44,9 @@ def opened(entry: Found, max_bytes: int) -> Iterator[Opened]:
     Raises `InvalidInput` where it cannot be read, `ParseFailure` ("too_large") beyond `max_bytes`.
     """
     try:
-        descriptor = os.open(entry.target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with _folder_of(entry) as folder:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            descriptor = os.open(entry.target.name, flags, dir_fd=folder)
     except OSError as error:
         raise _unreadable(entry, error) from error
     with os.fdopen(descriptor, "rb", buffering=0) as file:
@@ -57,7 +65,26 @@ def opened(entry: Found, max_bytes: int) -> Iterator[Opened]:
         except OSError as error:
             raise _unreadable(entry, error) from error
         short = content is not None and len(content) <= _BUFFER
-        yield Opened(file, content if short and content is not None else file, status)
+        yield Opened(entry, file, content if short and content is not None else file, status)
+
+
+@contextmanager
+def _folder_of(entry: Found) -> Iterator[int]:
+    """The folder of the file, reached step by step: a link that took a folder's place is not followed."""
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+    folder = os.open(entry.root.path, flags)
+    try:
+        for part in entry.target.relative_to(entry.root.path).parts[:-1]:
+            below = os.open(part, flags | os.O_NOFOLLOW, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _known_by(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _unreadable(entry: Found, error: OSError) -> InvalidInput:

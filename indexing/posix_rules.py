@@ -54,7 +54,7 @@ class PosixRules:
             found = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _Map)
         except OSError as error:
             raise InvalidInput(f"cannot be read: {error.strerror}", item=path.name, remedy="check the path") from None
-        except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        except (ValueError, RecursionError, msgspec.ValidationError) as error:
             raise InvalidInput(
                 f"is no map of accounts: {error}", item=path.name, remedy="use everyone, [users] and [groups] alone"
             ) from None

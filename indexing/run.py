@@ -12,12 +12,13 @@ from indexing import documents
 from indexing.acl_rules import Decision
 from indexing.ahead import in_order
 from indexing.documents import Stored
-from indexing.ingest import Pipeline, prepare, relist
+from indexing.ingest import Pipeline, prepare
 from indexing.opening import Opened, opened
 from indexing.origin import Origin
 from indexing.outcome import Outcome, failed
 from indexing.parse import ParseResult
-from indexing.prepared import Draft, Move, Prepared, Removal, Source
+from indexing.prepared import Draft, Move, Prepared, Relist, Removal, Source
+from indexing.relisting import relist
 from indexing.walk import UNCERTAIN_NAME, Found, root_of, spelt
 from tenancy.errors import Conflict, InvalidInput
 from tenancy.tenant import ReadView, TenantHandle
@@ -149,9 +150,10 @@ class Run:
             return error
 
     def _prepared(self, entry: Found) -> list[Prepared]:
-        decision = self._decide(entry)
         for _ in range(_READS):
             with opened(entry, self._pipeline.max_bytes) as file:
+                # Of the file that is open, as it stays to the end: what comes into its place may be for others.
+                decision = self._decide(entry)
                 source = _source(entry, file.content, decision)
                 error = None
                 prepared: list[Prepared] = []
@@ -165,13 +167,21 @@ class Run:
                     return prepared
         raise _changing(entry.name)
 
-    def _relisted(self, entry: Found, failure: Outcome) -> Prepared:
-        """The rules hold for a document that is there, also where its file cannot be read now."""
+    def _relisted(self, entry: Found, failure: Outcome) -> Iterator[Prepared]:
+        """The rules hold for documents that are there, also where their file cannot be read now."""
         try:
             decision = self._decide(entry)
         except InvalidInput:
-            return failure
-        return failure if decision is None else relist(self._tenant, failure, decision.access)
+            decision = None
+        if decision is None:
+            yield failure
+            return
+        first, *parts = relist(self._tenant, failure, decision.access)
+        yield first
+        for part in parts:
+            if isinstance(part, Relist) and part.name not in self._names:
+                self._names.add(part.name)
+                yield part
 
     def _claimed(self, entry: Found, prepared: list[Prepared]) -> Iterator[Prepared]:
         """One run writes each name once: two files of one name would replace each other for ever."""
@@ -189,7 +199,13 @@ class Run:
             if isinstance(item, Outcome) and item.error is not None:
                 file = None if name == entry.name else entry.name
                 failure = replace(item, origin=Origin(entry.root.origin, file))
-                yield failure if file is not None else self._relisted(entry, failure)
+                if file is not None:
+                    yield failure
+                else:
+                    yield from self._relisted(entry, failure)
+            elif isinstance(item, Relist) and item.failure is not None:
+                origin = Origin(entry.root.origin, None if name == entry.name else entry.name)
+                yield replace(item, failure=replace(item.failure, origin=origin))
             elif isinstance(item, Draft):
                 yield self._moved_or_new(entry, item)
             else:

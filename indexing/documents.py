@@ -150,16 +150,34 @@ def change_access(tenant: TenantHandle, name: str, access: AccessList, now: floa
 def delete_document(tenant: TenantHandle, name: str, now: float) -> list[str]:
     """Delete a document, or all that came from the rows of the file `name`; returns the names. Raises `NotFound`.
 
-    The text is gone from the database file and its write-ahead log when this returns.
+    What ingestion noted of parts of it that gave no document is forgotten, also where that is all there is. The text
+    is gone from the database file and its write-ahead log when this returns.
     """
     with tenant.writing() as view:
         family = stored_family(view, name)
-        if not family:
+        forgotten = _forget_failures(view, name, family)
+        if not family and not forgotten:
             raise _absent(name)
         for stored in family.values():
             remove(view, stored.id, now)
     tenant.erase_traces()
     return sorted(family)
+
+
+def _forget_failures(view: WriteView, name: str, family: Collection[str]) -> bool:
+    """Forget what is on record of `name` and its parts but for the documents of `family`; whether there was any."""
+    behind = (items.c.name >= f"{name}#") & (items.c.name < f"{name}$")
+    query = select(items.c.name, items.c.origin).where(
+        (items.c.status != "removed") & ((items.c.name == name) | behind)
+    )
+    found = [
+        row.name
+        for row in view.execute(query).all()
+        if row.name not in family and (row.name == name or Origin.parse(row.origin).file == name)
+    ]
+    for one in found:
+        view.execute(delete(items).where(items.c.name == one))
+    return bool(found)
 
 
 def find_stored(view: ReadView, name: str) -> Stored | None:

@@ -17,9 +17,9 @@ from indexing.opening import Opened, opened
 from indexing.origin import Origin
 from indexing.outcome import Outcome, failed
 from indexing.parse import ParseResult
-from indexing.prepared import Draft, Move, Prepared, Relist, Removal, Source
+from indexing.prepared import Draft, Move, Prepared, Relist, Removal, Source, Wanted
 from indexing.relisting import relist
-from indexing.walk import UNCERTAIN_NAME, Found, root_of, spelt
+from indexing.walk import UNCERTAIN_NAME, Found, Root, root_of, spelt
 from tenancy.errors import Conflict, InvalidInput
 from tenancy.tenant import ReadView, TenantHandle
 
@@ -224,8 +224,20 @@ class Run:
                 stored = documents.find_stored(view, name)
                 if stored is not None and _is_as_stored(view, stored, draft):
                     self._moved.add(name)
-                    return Move(draft, stored)
+                    return Move(self._listed(draft, origin, name), stored)
         return draft
+
+    def _listed(self, draft: Draft, origin: Origin, name: str) -> Draft:
+        """`draft` of the moved document `name`: what decided about its old place does not hold where nothing does."""
+        if draft.wanted.allow is not None or draft.wanted.deny is not None:
+            return draft
+        root, file = Root(self._roots[origin.root], whole=True), origin.file or name
+        try:
+            before = self._decide(Found(root, root.path / file, file, root.path / file, file))
+            kept = before is None
+        except InvalidInput:
+            kept = False
+        return draft if kept else replace(draft, wanted=Wanted(frozenset(), frozenset()))
 
     def _lies_no_more(self, name: str, origin: Origin, draft: Draft) -> bool:
         """Whether the document `name` came from a folder of this run, and its file, or all of its file, is gone."""

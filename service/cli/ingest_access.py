@@ -58,24 +58,28 @@ class Sources:
 
 @dataclass(slots=True)
 class Deciding:
-    """Decides for one pass, and remembers for which files nothing did."""
+    """Decides for one pass, and remembers for which files nothing did, and where the `links` that it met lead."""
 
     inner: Decide
     rules: AccessRules | None
     unread: int = 0
+    links: dict[Path, Path] = field(default_factory=dict)
     _seen: list[str] = field(default_factory=list)
     _undecided: set[str] = field(default_factory=set)
 
     def decide(self, entry: Found) -> Decision | None:
-        # The lines of a JSON Lines file are documents of their own; rules are about the file.
         self._seen.append(entry.lies)
+        if entry.path != entry.target:
+            self.links[entry.path] = entry.target
         decision = self.inner(entry)
         if decision is None or decision.by is None:
             self._undecided.add(entry.lies)
         return decision
 
     def done(self, outcome: Outcome) -> None:
-        self._seen.append(outcome.document)
+        # Rules are about files. What names a line or an attachment decides nothing, and is told.
+        if "#" not in outcome.document:
+            self._seen.append(outcome.document)
         names = {outcome.document, outcome.document.rpartition("#")[0]}
         self.unread += outcome.change.value == "added" and bool(self._undecided & names)
 

@@ -91,6 +91,7 @@ class _Following:
     def __init__(self, loading: Loading, sources: Sources, access: Deciding, common: Common, tally: Tally) -> None:
         self._loading, self._sources, self._access = loading, sources, access
         self._common, self._tally = common, tally
+        self._links = access.links
         self._stamp = sources.stamp()
         self._due: set[Path] = set()
         self._whole_at = 0.0
@@ -111,8 +112,12 @@ class _Following:
         if now < self._again_at or not (self._due or whole):
             return
         due, self._due = self._due, set()
+        # A link stands under the rules of where it leads.
+        due |= {link for link, target in self._links.items() if not due.isdisjoint((target, *target.parents))}
+        access = self._afresh()
+        access.links = self._links
         try:
-            one_pass(self._loading, self._afresh(), self._common, self._tally, None if whole else _outermost(due))
+            one_pass(self._loading, access, self._common, self._tally, None if whole else _outermost(due))
         except (Unavailable, LimitExceeded, InvalidInput) as error:
             self._due |= due
             self._again_at = time.monotonic() + _PAUSES_S[min(self._tries, len(_PAUSES_S) - 1)]

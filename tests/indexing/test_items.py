@@ -14,7 +14,7 @@ from indexing.embed import EmbeddingSettings, load_embedder
 from indexing.ingest import Pipeline
 from indexing.items import list_items
 from tenancy.acl import AccessList
-from tenancy.errors import InvalidInput
+from tenancy.errors import InvalidInput, NotFound
 from tenancy.tenant import TenantHandle
 from tests.support.people import NOW, Company
 
@@ -121,3 +121,18 @@ def test_lists_go_on_and_refuse_what_is_no_status(acme: Company, folder: Path) -
         with pytest.raises(InvalidInput) as refused:
             list_items(acme.handle, status)
         assert refused.value.remedy
+
+
+def test_a_deleted_file_leaves_no_word_of_its_parts_that_gave_no_document(acme: Company, folder: Path) -> None:
+    (folder / "a.txt").write_text("apple")
+    (folder / "b.jsonl").write_text('{"id": 1, "text": "one"}\n{"id": 2, "text": ""}\n{"id": 3}\n')
+    run(acme, folder)
+    parts = {"b.jsonl#2", "b.jsonl#line-3"}
+    assert parts <= {*names(acme, "empty"), *names(acme, "corrupt")}
+    assert documents.delete_document(acme.handle, "b.jsonl", NOW) == ["b.jsonl#1"]
+    assert documents.delete_document(acme.handle, "broken.pdf", NOW) == []
+    assert names(acme, "empty") == ["empty.txt"]
+    assert names(acme, "corrupt") == []
+    assert (names(acme, "removed"), names(acme, "indexed")) == (["b.jsonl#1"], ["a.txt"])
+    with pytest.raises(NotFound):
+        documents.delete_document(acme.handle, "broken.pdf", NOW)

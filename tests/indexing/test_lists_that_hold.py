@@ -155,3 +155,21 @@ def test_who_may_read_is_decided_of_the_file_that_is_read(
 
     assert [word(one) for one in ingest_paths(acme.handle, PIPELINE, [folder], decide, lambda: None)] == ["added"]
     assert (len(decided), access(acme, "a.txt")) == (2, AccessList())
+
+
+def test_a_document_that_moves_out_of_its_rules_is_read_by_nobody(acme: Company, folder: Path) -> None:
+    (folder / "open").mkdir()
+    (folder / "open" / FILE).write_text('[default]\nallow = ["tenant"]\n')
+    (folder / "open" / FILE).chmod(0o644)
+    (folder / "open" / "a.txt").write_text("apple")
+    for name in ("open/a.txt", "b.txt"):
+        for _ in ingest_paths(acme.handle, PIPELINE, [folder], Access().decide, lambda: None):
+            pass
+        assert access(acme, name) == (ALL if name == "open/a.txt" else AccessList())
+        if name == "open/a.txt":
+            (folder / "open" / "a.txt").rename(folder / "b.txt")
+    documents.change_access(acme.handle, "b.txt", HR, NOW)
+    (folder / "b.txt").rename(folder / "c.txt")
+    for _ in ingest_paths(acme.handle, PIPELINE, [folder], Access().decide, lambda: None):
+        pass
+    assert access(acme, "c.txt") == HR

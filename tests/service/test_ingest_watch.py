@@ -105,6 +105,21 @@ def test_new_rules_hold_at_once_for_all_and_broken_ones_change_nothing(
     assert readers(passes, "b.txt") == ["user:ana"]
 
 
+def test_a_link_follows_the_rules_of_where_it_leads(passes: Passes, following: _Following) -> None:
+    share = passes.paths[0]
+    (share / "hr").mkdir()
+    (share / "hr" / "pay.txt").write_text("pay")
+    (share / "open").mkdir()
+    (share / "open" / "link.txt").symlink_to(share / "hr" / "pay.txt")
+    following.step({share / "hr", share / "open"})
+    assert readers(passes, "open/link.txt") == ["tenant"]
+    (share / "hr" / ".strongroom.toml").write_text('[default]\nallow = ["group:hr"]\n')
+    (share / "hr" / ".strongroom.toml").chmod(0o644)
+    following.step({share / "hr"})
+    assert passes.looked_at[-1] == ["hr", "link.txt"]
+    assert readers(passes, "hr/pay.txt") == readers(passes, "open/link.txt") == ["group:hr"]
+
+
 def test_what_failed_is_tried_again_after_a_pause(
     passes: Passes, following: _Following, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,3 +184,15 @@ def test_a_save_is_loaded_and_a_signal_ends_it_with_a_summary(folder: Path) -> N
     # The signal may come before the second pass ends.
     outcomes = [one["outcome"] for one in json.loads(listed.stdout)["events"] if "outcome" in one]
     assert outcomes in (["allowed", "allowed"], ["allowed", "aborted"], ["aborted", "allowed"])
+
+
+def test_a_line_of_the_manifest_about_an_attachment_is_told(passes: Passes, tmp_path: Path) -> None:
+    """It decides nothing: what it forbids would be read."""
+    (passes.paths[0] / "b.jsonl").write_text('{"id": 1, "text": "one"}\n')
+    manifest = tmp_path / "manifest.jsonl"
+    manifest.write_text('{"path": "b.jsonl#1", "allow": []}\n{"path": "b.jsonl", "allow": ["user:ana"]}\n')
+    access = Sources(None, manifest, (), (), None, folder_rules=True).read()
+    for outcome in ingest_paths(passes.company.handle, PIPELINE, passes.paths, access.decide, lambda: None):
+        access.done(outcome)
+    assert list(access.unused()) == ["manifest.jsonl, line 1"]
+    assert readers(passes, "b.jsonl#1") == ["user:ana"]

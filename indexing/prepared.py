@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,8 @@ from indexing.outcome import Outcome
 from indexing.parse import Parsed
 from indexing.parse.model import Scalar
 from tenancy.acl import AccessList
+
+_EVERYBODY: Final = "tenant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +49,28 @@ class Source:
 class Wanted:
     """The sides of an access list that a source gives; None leaves what is stored at the moment of writing.
 
-    An old list is never carried over from the time of comparing: it could undo a revocation.
+    An old list is never carried over from the time of comparing: it could undo a revocation. With `narrower` nobody
+    reads who did not before: the list is that of a file whose content is not the document's.
     """
 
     allow: frozenset[str] | None
     deny: frozenset[str] | None
+    narrower: bool = False
 
     def over(self, stored: AccessList) -> AccessList:
+        if self.narrower:
+            allow = stored.allow if self.allow is None else _both(stored.allow, self.allow)
+            return AccessList(allow, stored.deny | (self.deny or frozenset()))
         return AccessList(
             stored.allow if self.allow is None else self.allow, stored.deny if self.deny is None else self.deny
         )
+
+
+def _both(one: frozenset[str], other: frozenset[str]) -> frozenset[str]:
+    """Labels whose holders both let read, as far as the labels alone tell."""
+    if _EVERYBODY in one:
+        return other
+    return one if _EVERYBODY in other else one & other
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,5 +1,8 @@
 """Access lists of documents whose new content cannot be read: what is forbidden now must not wait for it.
 
+What is allowed now waits: the list is of the new file, and whoever may put an empty one in a document's place need not
+be allowed to read the document.
+
 What a mail or an archive held stands under the list of the whole file, also while it is kept for want of a newer text.
 A line of JSON Lines may have a list of its own, which nobody can tell from the file's without reading it: lines keep
 what they have.
@@ -10,6 +13,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from indexing import documents
@@ -29,14 +33,19 @@ def relist(tenant: TenantHandle, failure: Outcome, access: AccessList) -> list[R
     name = unicodedata.normalize("NFC", failure.document)
     with tenant.reading() as view:
         family = documents.stored_family(view, name)
-    wanted = Wanted(access.allow, access.deny)
+    wanted = Wanted(access.allow, access.deny, narrower=True)
     own = family.pop(name, None)
-    first = failure if own is None or own.access == access else Relist(name, own, own.origin, wanted, failure)
+    first = (
+        failure
+        if own is None or wanted.over(own.access) == own.access
+        else Relist(name, own, own.origin, wanted, failure)
+    )
     return [first, *_kept(name, family, wanted)]
 
 
 def relisted(file: str, prepared: Sequence[Prepared], family: Mapping[str, Stored], wanted: Wanted) -> list[Prepared]:
     """`prepared` of a file of which a part failed, with new lists for what it does not replace of its `family`."""
+    wanted = replace(wanted, narrower=True)
     found: list[Prepared] = []
     rest = dict(family)
     for item in prepared:

@@ -20,6 +20,7 @@ from indexing.folder_rules import FILE, FolderRules
 from indexing.ingest import Pipeline
 from indexing.opening import opened
 from indexing.posix_rules import PosixRules
+from indexing.prepared import Wanted
 from indexing.walk import Found, files
 from tenancy.acl import AccessList
 from tenancy.errors import InvalidInput
@@ -173,3 +174,36 @@ def test_a_document_that_moves_out_of_its_rules_is_read_by_nobody(acme: Company,
     for _ in ingest_paths(acme.handle, PIPELINE, [folder], Access().decide, lambda: None):
         pass
     assert access(acme, "c.txt") == HR
+
+
+@pytest.mark.parametrize("instead", ["empty", "loop", "nowhere"])
+def test_nobody_reads_a_document_because_something_else_took_its_files_place(
+    acme: Company, folder: Path, instead: str
+) -> None:
+    """Whoever may write the open folder may put a link there, and then something of their own in its place."""
+    for name, label in (("hr", "group:hr"), ("open", "tenant")):
+        (folder / name).mkdir()
+        (folder / name / FILE).write_text(f'[default]\nallow = ["{label}"]\ndeny = ["user:{name}"]\n')
+        (folder / name / FILE).chmod(0o644)
+    (folder / "hr" / "pay.txt").write_text("pay")
+    link = folder / "open" / "x.txt"
+    link.symlink_to(folder / "hr" / "pay.txt")
+    for _ in ingest_paths(acme.handle, PIPELINE, [folder], Access().decide, lambda: None):
+        pass
+    assert access(acme, "open/x.txt") == AccessList.of(["group:hr"], ["user:hr"])
+    link.unlink()
+    if instead == "empty":
+        link.write_bytes(b"")
+    else:
+        link.symlink_to(link if instead == "loop" else folder / "nothing")
+    for _ in ingest_paths(acme.handle, PIPELINE, [folder], Access().decide, lambda: None):
+        pass
+    assert access(acme, "open/x.txt") == AccessList.of(["group:hr"], ["user:hr", "user:open"])
+
+
+def test_a_narrower_list_holds_those_whom_both_let_read() -> None:
+    stored = AccessList.of(["group:a", "group:b"], ["user:x"])
+    assert Wanted(frozenset({"group:b", "group:c"}), None, narrower=True).over(stored).allow == {"group:b"}
+    assert Wanted(frozenset({"tenant"}), frozenset(), narrower=True).over(stored) == stored
+    assert Wanted(None, frozenset({"user:y"}), narrower=True).over(stored).deny == {"user:x", "user:y"}
+    assert Wanted(frozenset({"group:c"}), None, narrower=True).over(ALL).allow == {"group:c"}

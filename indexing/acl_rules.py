@@ -30,6 +30,7 @@ import csv
 import io
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
@@ -108,7 +109,11 @@ class AccessRules:
 
     def unused(self, paths: Iterable[str]) -> list[str]:
         """The rules and lines that fit none of `paths`: a misspelt one protects nothing."""
-        names = {relative_path(path, "document") for path in paths}
+        names = set()
+        for path in paths:
+            # What failed for its name, and a folder that is named as a whole, are no documents.
+            with suppress(InvalidInput):
+                names.add(relative_path(path, "document"))
         rules = [rule.where for rule in self._rules if not any(rule.glob.matches(name) for name in names)]
         return rules + [entry.where for path, entry in self._entries.items() if path not in names]
 

@@ -25,11 +25,15 @@ def nfc_name(text: str, kind: str, *, limit: int = MAX_NAME) -> str:
         raise InvalidInput(f"a {kind} name must be valid Unicode", item=kind, remedy="remove lone surrogates") from None
     name = unicodedata.normalize("NFC", text)
     if not name or name != name.strip():
-        raise InvalidInput(f"a {kind} name must not be empty or begin or end with white space", item=kind)
+        raise InvalidInput(
+            f"a {kind} name must not be empty or begin or end with white space", item=kind, remedy="choose another name"
+        )
     if len(name) > limit:
         raise InvalidInput(f"a {kind} name has at most {limit} characters, not {len(name)}", item=kind)
     if holds_control(name):
-        raise InvalidInput(f"a {kind} name must not hold control or format characters", item=kind)
+        raise InvalidInput(
+            f"a {kind} name must not hold control or format characters", item=kind, remedy="choose a name without them"
+        )
     return name
 
 

@@ -124,7 +124,7 @@ def show_table(common: Common, rows: Sequence[Mapping[str, Any]], columns: Seque
             console.print(table, markup=False)
     else:
         for row in rows:
-            print("\t".join(clean(_cell(row.get(column))).replace("\n", " ") for column in columns))
+            print("\t".join(one_line(_cell(row.get(column))) for column in columns))
 
 
 def show_pages(common: Common, pages: Iterable[Sequence[Mapping[str, Any]]], columns: Sequence[str]) -> None:
@@ -173,6 +173,11 @@ def clean(text: str) -> str:
         character if character in "\n\t" or unicodedata.category(character) not in {"Cc", "Cf", "Cs"} else "�"
         for character in text
     )
+
+
+def one_line(text: str) -> str:
+    """As `clean`, in one line, which nothing in `text` can end: what follows would look like another one's."""
+    return re.sub(r"[\n\t\u2028\u2029]", " ", clean(text))
 
 
 def iso(moment: float | None) -> str | None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli.console import Common, clean, note, show_table
+from service.cli.console import Common, note, one_line, show_table
 
 if TYPE_CHECKING:
     from indexing.outcome import Outcome
@@ -116,14 +116,14 @@ def _line(outcome: Outcome) -> str | None:
     said = f"{outcome.status.value}: {outcome.document}"
     if outcome.error is not None:
         remedy = f" ({outcome.remedy})" if outcome.remedy else ""
-        return clean(f"{said}: {outcome.reason}{remedy}")
+        return one_line(f"{said}: {outcome.reason}{remedy}")
     if outcome.change is Change.NONE:
         return None
     notes = [] if outcome.change in {Change.ADDED, Change.REMOVED} else [outcome.change.value]
     if outcome.moved_from is not None:
         notes = [f"moved from {outcome.moved_from}"]
     notes += [warning for warning in outcome.warnings if not warning.startswith(METADATA_TYPE)]
-    return clean(f"{said} ({', '.join(notes)})" if notes else said)
+    return one_line(f"{said} ({', '.join(notes)})" if notes else said)
 
 
 def _mistyped(outcome: Outcome) -> str | None:
@@ -133,4 +133,4 @@ def _mistyped(outcome: Outcome) -> str | None:
     names = [found.partition(":")[2] for found in outcome.warnings if found.startswith(METADATA_TYPE)]
     if not names:
         return None
-    return clean(f"warning: {outcome.document}: not of the type that the contract declares: {', '.join(names)}")
+    return one_line(f"warning: {outcome.document}: not of the type that the contract declares: {', '.join(names)}")

@@ -121,6 +121,8 @@ def test_rules_and_lines_that_fit_nothing_are_named(tmp_path: Path) -> None:
     found = rules(tmp_path, manifest='{"path": "hr/a.md"}\n{"path": "hr/typo.md"}')
     assert found.unused(["hr/a.md", "hr/public/b.pdf"]) == ["access.toml, rule 3", "list.jsonl, line 2"]
     assert found.unused(["hr/public/a.pdf", "hr/a.md", "hr/typo.md", "board/x"]) == []
+    odd = ["a\nb.txt", "back\\slash.txt", " blank ", "/a/folder"]
+    assert found.unused([*odd, "hr/public/a.pdf", "hr/a.md", "hr/typo.md", "board/x"]) == []
 
 
 @pytest.mark.parametrize(

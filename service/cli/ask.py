@@ -98,11 +98,12 @@ def _show(found: Answer) -> None:
     if found.citations:
         console.print()
     for citation in found.citations:
+        place = f", {clean(citation.place)}" if citation.place else ""
         console.print(
             Text.assemble(
                 (f"[{citation.source}] ", "bold"),
                 clean(citation.title or citation.document),
-                (f"  {clean(citation.document)} {citation.start}-{citation.end}", "dim"),
+                (f"  {clean(citation.document)} {citation.start}-{citation.end}{place}", "dim"),
             )
         )
         console.print(Text(f"     “{clean(citation.quote)}”", style="dim"))

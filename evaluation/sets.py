@@ -9,6 +9,7 @@ A line that cannot be used is named with its number and reason, and the others a
 from __future__ import annotations
 
 import unicodedata
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ import msgspec
 
 from tenancy.errors import InvalidInput
 from tenancy.keys import keyed_hash
+from tenancy.names import nfc_name
 from tenancy.tenant import TenantHandle
 
 MOST_CASES: Final = 5_000
@@ -62,12 +64,16 @@ class QuestionSet:
 def read_set(path: Path) -> QuestionSet:
     """The set in a file of JSON Lines. Raises `InvalidInput` where it cannot be read, or no line of it can be used."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise InvalidInput(f"a set has at most {MOST_BYTES:,} bytes", item=str(path), remedy="split it")
-        lines = path.read_bytes().split(b"\n")
+        with path.open("rb") as file:
+            # Bounded by what is read: a pipe or a device has no size.
+            data = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise InvalidInput("the set cannot be read", item=str(path), remedy=str(error.strerror)) from None
-    found = parse_lines(lines)
+    if len(data) > MOST_BYTES:
+        raise InvalidInput(f"a set has at most {MOST_BYTES:,} bytes", item=str(path), remedy="split it")
+    if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        raise InvalidInput("the set is UTF-16", item=str(path), remedy="save it as UTF-8")
+    found = parse_lines(data.removeprefix(BOM_UTF8).split(b"\n"))
     if not found.cases:
         why = f"line {found.bad[0].number}: {found.bad[0].reason}" if found.bad else "it is empty"
         raise InvalidInput(f"no line of the set can be used ({why})", item=str(path), remedy=_REMEDY)
@@ -123,13 +129,19 @@ def _checked(case: Case) -> Case:
         raise InvalidInput("it says places, and no document that they are in")
     if not case.unanswerable and not (case.documents or case.facts):
         raise InvalidInput("it says neither documents nor facts, nor that it is unanswerable")
+    if not all(fact.strip() for fact in case.facts):
+        raise InvalidInput("a fact is blank, and every answer would hold it")
     names = tuple(dict.fromkeys(unicodedata.normalize("NFC", name) for name in case.documents))
-    return msgspec.structs.replace(case, question=case.question.strip(), documents=names)
+    # As users are on record, so that the questions of one who is deleted are found.
+    asker = None if case.asker is None else nfc_name(case.asker, "asker")
+    return msgspec.structs.replace(case, question=case.question.strip(), documents=names, asker=asker)
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, InvalidInput):
         return error.reason
     if isinstance(error, msgspec.ValidationError):
+        if "unknown field" in str(error):
+            return f"it has another key than {', '.join(Case.__struct_fields__)}"
         return str(error)[:1].lower() + str(error)[1:]
     return "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else "it is not JSON"

@@ -80,6 +80,7 @@ def save_run(
     view: WriteView, set_name: str, change: str, scores: Mapping[bytes, Scores], figures: Figures, now: float
 ) -> Run:
     """Keep a run with the scores of its questions, by question."""
+    set_name = nfc_name(set_name, "set")
     run = Run(
         id=f"ev_{secrets.token_hex(8)}",
         at=now,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
@@ -22,6 +23,7 @@ from indexing.collection import Collections
 from indexing.collections.open import OpenCollections
 from indexing.embed import Embedder
 from indexing.moving import Step, embed_missing
+from indexing.parse.model import Block, Kind
 from indexing.terms import pack, term_postings
 from tenancy import schema
 from tenancy.tenant import Epochs, ReadView, TenantHandle, WriteView
@@ -78,7 +80,7 @@ def _documents(view: ReadView) -> Iterator[Sequence[Row[Any]]]:
     """The chunks of each document, in order."""
     columns = schema.chunks.c
     found = view.execute(
-        select(columns.document_id, columns.start, columns.end, columns.text).order_by(
+        select(columns.document_id, columns.start, columns.end, columns.text, columns.hidden).order_by(
             columns.document_id, columns.ordinal
         )
     )
@@ -88,12 +90,23 @@ def _documents(view: ReadView) -> Iterator[Sequence[Row[Any]]]:
 
 def _cut(into: WriteView, rows: Sequence[Row[Any]], chunking: Chunking, embedder: Embedder) -> None:
     ruler = Ruler(embedder.token_starts, embedder.fingerprint.window)
-    pieces = chunk(stored_text(rows), chunking, ruler=ruler)
+    hidden = [Block(row.start, row.end, Kind.PARAGRAPH, hidden=True) for row in rows if row.hidden]
+    pieces = chunk(stored_text(rows), chunking, blocks=_apart(hidden), ruler=ruler)
     if pieces:
         terms = (pack(term_postings(indexed_text(piece.text, piece.context))) for piece in pieces)
         owner = rows[0].document_id
         made = [chunk_row(owner, piece, packed) for piece, packed in zip(pieces, terms, strict=True)]
         into.execute(insert(schema.chunks), made)
+
+
+def _apart(blocks: Sequence[Block]) -> list[Block]:
+    """`blocks`, which are in order, without what one repeats of the one before."""
+    found: list[Block] = []
+    for block in blocks:
+        if found and block.start < found[-1].end:
+            block = replace(found.pop(), end=block.end)
+        found.append(block)
+    return found
 
 
 def stored_text(rows: Sequence[Row[Any]]) -> str:

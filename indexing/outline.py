@@ -49,8 +49,11 @@ class Outline:
             if block.kind is Kind.HEADING and not block.hidden
         ]
         hidden = tuple(block for block in blocks if block.hidden)
+        if len(hidden) == len(blocks):
+            # Nothing but what is hidden is known of it: headings are those of its Markdown that can be seen.
+            headings = [heading for heading in _marked(text) if _around(hidden, heading.start) is None]
         return cls(
-            tuple(headings) if blocks else tuple(_marked(text)),
+            tuple(headings),
             tuple(block for block in blocks if block.kind in _BY_LINES),
             hidden,
             _walls(text, hidden),

@@ -74,7 +74,9 @@ async def answer(path: AnswerPath, principal: Principal, question: Question) -> 
                     yield Done(served)
                     return
                 async with shadow.Comparison(asking, asked, served) as comparison:
-                    passages, vector = await finding.passages(asking, vector, plan.breadth)
+                    passages, vector = await finding.passages(
+                        asking, vector, plan.breadth, visible_only=plan.hidden == "leave_out"
+                    )
                     gathered = await steps.sources_of(asking, passages, vector.embedder)
                     draft = await steps.begin(asking, served, gathered.evidence)
                     finished = draft

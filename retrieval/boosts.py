@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+import msgspec
+
 from indexing.filters.reading import value_of
 from retrieval.passage import Passage
 from tenancy.contract import Boost
@@ -52,9 +54,14 @@ def boosted(
     return sorted(raised, key=lambda passage: -passage.score)
 
 
-def identity(boosts: Sequence[Boost]) -> str:
-    """Equal where equal passages come in an equal order; part of a cache namespace."""
-    return "".join(f"/{one.field}={one.equals!r}:{one.by:g}:{one.newer}" for one in boosts)
+def identity(boosts: Sequence[Boost], fields: Mapping[str, FieldType]) -> str:
+    """Equal where equal passages come in an equal order; part of a cache namespace.
+
+    JSON, in which no name or value is taken for another's and every digit of a number stands; with the declared types,
+    by which values count or not.
+    """
+    parts = [(fields.get(one.field), one.field, one.equals, one.by, one.newer) for one in boosts]
+    return f"/{msgspec.json.encode(parts).decode()}" if parts else ""
 
 
 def _shares(boost: Boost, equals: object, values: Sequence[object]) -> list[float]:
@@ -63,5 +70,7 @@ def _shares(boost: Boost, equals: object, values: Sequence[object]) -> list[floa
         return [boost.by if value is not None and value == equals else 0.0 for value in values]
     numbers = [float(value) if isinstance(value, (int, float)) else None for value in values]
     given = [number for number in numbers if number is not None]
-    low, span = min(given, default=0.0), max(given, default=0.0) - min(given, default=0.0)
-    return [boost.newer * (number - low) / span if number is not None and span > 0 else 0.0 for number in numbers]
+    # Halved, so that the distance of any two numbers is one.
+    low, high = min(given, default=0.0) / 2, max(given, default=0.0) / 2
+    span = high - low
+    return [boost.newer * ((number / 2 - low) / span) if number is not None and span > 0 else 0.0 for number in numbers]

@@ -14,6 +14,7 @@ import hashlib
 import logging
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -38,6 +39,11 @@ DAY_S: Final = 86_400
 DAYS_KEPT: Final = 400
 UNCOUNTED: Final = frozenset({"evaluation"})
 """Features whose questions are nobody's."""
+
+_COMPARED: Final = ("compared", "similarity", "similarity_square")
+_ASKED: Final = ("asked", "retries", "abandoned")
+_TOLD: Final = ("told", "edited")
+"""Sums that are of fewer than all questions, by their counts: each waits for twenty of its own."""
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -101,17 +107,30 @@ class Drift:
         with self._lock:
             models = self._waiting.get(tenant.tenant_id, {})
             taken = {name: one for name, one in models.items() if one.sums["questions"] >= LEAST}
-            for name in taken:
+            for name, one in taken.items():
                 del models[name]
+                if left := _kept_back(one.sums, _COMPARED):
+                    models[name] = Waiting(len(one.total))
+                    models[name].sums = left
             if not models:
                 self._waiting.pop(tenant.tenant_id, None)
-            return taken, self._told.pop(tenant.tenant_id, Counter()) if taken else Counter()
+            told = self._told.pop(tenant.tenant_id, Counter()) if taken else Counter()
+            if left := Counter(_kept_back(told, _ASKED) | _kept_back(told, _TOLD)):
+                self._told[tenant.tenant_id] = left
+            return taken, told
 
     def forget(self, tenant_id: str) -> None:
         """Drop what waits of a tenant that was deleted."""
         with self._lock:
             self._waiting.pop(tenant_id, None)
             self._told.pop(tenant_id, None)
+
+
+def _kept_back(sums: Counter[str], names: Sequence[str]) -> Counter[str]:
+    """Take `names` out of `sums` where the first of them, their count, is of fewer than `LEAST`; returns them."""
+    if sums[names[0]] >= LEAST:
+        return Counter()
+    return Counter({name: sums.pop(name) for name in names if name in sums})
 
 
 def noted(asked: AskedVector, found: Passages, gathered: Gathered, finished: Answer) -> Noted:

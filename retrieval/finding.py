@@ -17,7 +17,9 @@ async def embed(asking: Asking) -> AskedVector:
     return await _embed(asking, asking.embedder)
 
 
-async def passages(asking: Asking, vector: AskedVector, top_k: int) -> tuple[Passages, AskedVector]:
+async def passages(
+    asking: Asking, vector: AskedVector, top_k: int, *, visible_only: bool = False
+) -> tuple[Passages, AskedVector]:
     """The best `top_k` readable passages, on record as retrieved, and the vector that found them.
 
     Where the tenant moved to another embedding model meanwhile, the question is embedded with that one.
@@ -25,10 +27,10 @@ async def passages(asking: Asking, vector: AskedVector, top_k: int) -> tuple[Pas
     path = asking.path
     for _ in range(ATTEMPTS - 1):
         try:
-            return await _passages(asking, vector, top_k), vector
+            return await _passages(asking, vector, top_k, visible_only), vector
         except ModelMoved:
             vector = await _embed(asking, await path.workers.run(_model_now, asking))
-    return await _passages(asking, vector, top_k), vector
+    return await _passages(asking, vector, top_k, visible_only), vector
 
 
 def _model_now(asking: Asking) -> Embedder:
@@ -36,7 +38,7 @@ def _model_now(asking: Asking) -> Embedder:
         return asking.path.embedders.of(view)
 
 
-async def _passages(asking: Asking, vector: AskedVector, top_k: int) -> Passages:
+async def _passages(asking: Asking, vector: AskedVector, top_k: int, visible_only: bool) -> Passages:
     path, plan, embedder = asking.path, asking.plan, vector.embedder
     wide = top_k if plan.reranker is None else max(top_k, plan.reranker.depth)
 
@@ -56,6 +58,7 @@ async def _passages(asking: Asking, vector: AskedVector, top_k: int) -> Passages
             where=plan.where,
             boosts=plan.boosts,
             copies_last=True,
+            visible_only=visible_only,
         )
 
     with asking.hop("retrieve") as use:

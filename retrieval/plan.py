@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -30,6 +31,7 @@ from retrieval.search import SearchMode
 from tenancy.contract import Boost, HiddenText, Mixing
 from tenancy.domain import PermissionDomain, permission_domain
 from tenancy.errors import InvalidInput
+from tenancy.fields import FieldType
 from tenancy.identity import Principal
 from tenancy.limits import WorkClass
 from tenancy.tenant import ReadView, TenantHandle
@@ -46,8 +48,8 @@ class Plan:
 
     `room` says what of the model's context is for what, and which turns of the conversation stand in the prompt;
     `conversation` is the digest of all of them as sent. `threshold` is the least strength of evidence that is answered
-    from (`retrieval.abstain`), `reranker` what reads the passages again. `mark` is the prompt's canary. `rails` are the
-    guard rails of the tenant's contract.
+    from (`retrieval.abstain`), `fields` the declared types of metadata, `reranker` what reads the passages again.
+    `mark` is the prompt's canary. `rails` are the guard rails of the tenant's contract.
     """
 
     query: str
@@ -58,6 +60,7 @@ class Plan:
     search_mode: SearchMode
     where: Filter | None
     boosts: tuple[Boost, ...]
+    fields: Mapping[str, FieldType]
     room: Room
     mark: str = field(repr=False)
     rails: Rails
@@ -136,6 +139,7 @@ def make_plan(
         search_mode=question.mode or terms.mode or settings.mode,
         where=None if question.filter is None else parse(question.filter, view.tenant.contract.metadata),
         boosts=tuple(terms.boosts),
+        fields=view.tenant.contract.metadata,
         room=room,
         mark=mark,
         rails=rails,
@@ -194,6 +198,11 @@ def _cache_mode(path: AnswerPath, question: Question, template: str) -> Mode:
     return Mode(question.cache or permitted[0]) if path.settings.cache_enabled else Mode.BYPASS
 
 
+def _reading(reranker: Reranker) -> str:
+    """The model that reads passages again, and of how many."""
+    return f"{reranker.name}@{reranker.revision}/{reranker.depth}"
+
+
 def composite_identity(path: AnswerPath, embedder: Embedder, domain: PermissionDomain, plan: Plan) -> CompositeIdentity:
     """Everything that has to be equal before an answer may be shared; all of it derived here."""
     model = plan.route.identity
@@ -207,7 +216,7 @@ def composite_identity(path: AnswerPath, embedder: Embedder, domain: PermissionD
         embedder=msgspec.json.encode(embedder.fingerprint, order="sorted").decode(),
         generation=f"max_tokens={plan.max_tokens} context_tokens={path.settings.context_tokens} "
         f"context_length={plan.route.context_length} mixing={plan.mixing} hidden={plan.hidden} "
-        f"temperature={model.temperature:g} threshold={plan.threshold:g} "
+        f"temperature={model.temperature!r} threshold={plan.threshold!r} "
         f"rails={plan.rails.revision}",
         user_id=None,
         filter=None if plan.where is None else canonical(plan.where),
@@ -216,8 +225,8 @@ def composite_identity(path: AnswerPath, embedder: Embedder, domain: PermissionD
         retrieval=RetrievalIdentity(
             top_k=plan.top_k,
             mode=plan.search_mode,
-            fusion=f"{FUSION_REVISION}/{DUPLICATES_REVISION}{identity(plan.boosts)}",
-            reranker=None if plan.reranker is None else f"{plan.reranker.name}@{plan.reranker.revision}",
+            fusion=f"{FUSION_REVISION}/{DUPLICATES_REVISION}{identity(plan.boosts, plan.fields)}",
+            reranker=None if plan.reranker is None else _reading(plan.reranker),
             chunker=f"{CHUNKER_REVISION}/{TERMS_REVISION}",
         ),
     )

@@ -53,6 +53,7 @@ def preview(path: AnswerPath, principal: Principal, question: Question, system: 
         where=plan.where,
         boosts=plan.boosts,
         copies_last=True,
+        visible_only=plan.hidden == "leave_out",
     )
     if plan.reranker is not None:
         scores = plan.reranker.scores(plan.query, [item.text for item in found.items])

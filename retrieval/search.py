@@ -103,11 +103,12 @@ def search(
     where: Filter | None = None,
     boosts: Sequence[Boost] = (),
     copies_last: bool = False,
+    visible_only: bool = False,
 ) -> Passages:
     """The best `top_k` chunks for `query` that `principal` may read, of documents that `where` describes.
 
     `boosts` order the best of them anew. With `copies_last`, near-duplicates of better ones come last, where nothing
-    else is left to fill the room.
+    else is left to fill the room. With `visible_only`, hidden text is neither found nor weighed, and hides no copy.
 
     `vector` (dimension,) is the question's, made by `model`, and `covers` in [0, 1] how far that model knows its
     language.
@@ -133,6 +134,8 @@ def search(
             break
         attempt += 1
         scope = open_scope(principal, tenant, scope.collections)
+    if visible_only:
+        items = [item for item in items if not item.hidden]
     items = spread(items, top_k) if copies_last else items[:top_k]
     near = [cosines[item.chunk_id] for item in items if item.chunk_id in cosines]
     return Passages(tuple(items), scope.domain, max(near, default=None), lost)

@@ -26,9 +26,10 @@ from generation import templates
 from indexing.catalogue import serving
 from service.engines import require_possible
 from service.wiring import Services
-from tenancy.contract import check_contract
-from tenancy.errors import StrongroomError
+from tenancy.contract import Contract, check_contract
+from tenancy.errors import Conflict, StrongroomError
 from tenancy.identity import Principal
+from tenancy.names import nfc_name
 from tenancy.tenant import TenantHandle
 
 
@@ -79,6 +80,8 @@ async def evaluate(
     """Run a set on one tenant and keep the scores. Raises what `evaluation.running.run` raises."""
     control = services.control
     principal = control.authenticator.operator(name)
+    # Before the first question is asked, and paid for.
+    set_name = nfc_name(set_name, "set")
     trail = control.trail.open(principal, action="eval.run", request_id=secrets.token_hex(16))
     async with trail:
         asked = with_asker(cases, terms.asker)
@@ -117,8 +120,11 @@ async def try_on(
 
 
 async def _tried(trial: Trial, tenant: TenantHandle, cases: Sequence[Case], terms: Terms, told: Told) -> Row:
+    begun = tenant.contract
     try:
         found = await trial.on(tenant, cases, told)
+        if tenant.contract != begun:
+            raise Conflict("its contract was changed meanwhile", item=tenant.name, remedy="begin again")
     except StrongroomError as error:
         # The policy holds for this tenant all the same: it was not shown that it does not get worse.
         return Row(tenant=tenant.name, verdict="not tried", reason=error.reason)
@@ -152,14 +158,17 @@ def _settled(
     if not keeps and policy != "apply":
         return row
     present = trial.present(tenant, principal)
-    contract = kept(change, tenant.contract, present) if keeps else change.over(tenant.contract)
-    require_possible(services.control.settings, tenant.name, check_contract(contract.stored()))
+
+    def amended(contract: Contract) -> Contract:
+        other = kept(change, contract, present) if keeps else change.over(contract)
+        require_possible(services.control.settings, tenant.name, check_contract(other.stored()))
+        return other
+
     if change.template is not None:
         text = present.template if keeps else change.template.system or ""
         with tenant.writing() as view:
             templates.add(view, change.template.name, text, time.time())
-    if contract != tenant.contract:
-        services.control.tenants.set_contract(tenant.name, contract)
+    services.control.tenants.set_contract(tenant.name, amended)
     left = None if keeps else _left(tenant, change)
     return msgspec.structs.replace(row, done="kept as it is" if keeps else "changed", left=left)
 

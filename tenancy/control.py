@@ -187,14 +187,13 @@ class Tenants:
             connection.execute(update(schema.tenants).where(schema.tenants.c.id == record.id).values(status=status))
         return self.show(name)
 
-    def set_contract(self, name: str, contract: Contract) -> TenantRecord:
-        """Put another contract in place; holds from the next request on."""
+    def set_contract(self, name: str, contract: Contract | Callable[[Contract], Contract]) -> TenantRecord:
+        """Put another contract in place, or what a function makes of the present one; holds from the next request on.
+
+        No change beside it is lost on a function, and nothing changes where it raises.
+        """
         with self._control.writing() as connection:
-            record = records.find(connection, name)
-            if record is None:
-                raise NotFound("no such tenant", item=name)
-            stored = update(schema.tenants).where(schema.tenants.c.id == record.id).values(contract=contract.stored())
-            connection.execute(stored)
+            records.agree(connection, name, contract)
         return self.show(name)
 
     def delete(self, name: str, witness: Witness | None = None) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 from sqlalchemy.engine import Connection
 
+from tenancy.contract import Contract, stored_contract
 from tenancy.errors import InvalidInput, NotFound
 from tenancy.schema import deletions, tenants
 
@@ -30,6 +31,15 @@ class TenantRecord:
 def find(connection: Connection, name: str) -> TenantRecord | None:
     row = connection.execute(select(tenants).where(tenants.c.name == name)).one_or_none()
     return None if row is None else TenantRecord(*row)
+
+
+def agree(connection: Connection, name: str, contract: Contract | Callable[[Contract], Contract]) -> None:
+    """Write a tenant's contract, or what a function makes of the one on record. Raises `NotFound`, `Corrupt`."""
+    record = find(connection, name)
+    if record is None:
+        raise NotFound("no such tenant", item=name)
+    agreed = contract if isinstance(contract, Contract) else contract(stored_contract(record.contract, name))
+    connection.execute(update(tenants).where(tenants.c.id == record.id).values(contract=agreed.stored()))
 
 
 def resolve(connection: Connection, tenant: str) -> tuple[str, str]:

@@ -195,9 +195,10 @@ def _agree(control: Control, mover: Mover, tenant: TenantHandle) -> None:
     embedder = None if found is None else mover.embedders.serves(found.model)
     if found is None or embedder is None:
         return
-    contract = msgspec.structs.replace(tenant.contract, engine=found.engine, model=embedder.spec)
-    if contract != tenant.contract:
-        control.tenants.set_contract(tenant.name, contract)
+    # Whatever else of the contract was changed while the tenant moved stays.
+    control.tenants.set_contract(
+        tenant.name, lambda contract: msgspec.structs.replace(contract, engine=found.engine, model=embedder.spec)
+    )
 
 
 def _questions(path: Path | None) -> list[str]:

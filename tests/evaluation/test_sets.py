@@ -32,7 +32,15 @@ GOOD = b'{"question": "How long?", "documents": ["a.md"], "facts": ["30 days"], 
             b'{"question": "secret?", "unanswerable": true, "facts": ["secret"]}',
             "an unanswerable question has neither documents nor facts",
         ),
-        (b'{"question": "secret?", "unanswerable": true, "colour": 1}', "object contains unknown field `colour`"),
+        (
+            b'{"question": "secret?", "unanswerable": true, "colour": 1}',
+            "it has another key than question, documents, places, facts, asker, unanswerable",
+        ),
+        (
+            b'{"what the secret is": 1}',
+            "it has another key than question, documents, places, facts, asker, unanswerable",
+        ),
+        (b'{"question": "secret?", "facts": [" "]}', "a fact is blank, and every answer would hold it"),
         (GOOD, "the same question of the same asker stands above"),
     ],
 )
@@ -41,6 +49,29 @@ def test_a_line_that_is_no_case_is_named_and_not_quoted(line: bytes, reason: str
     assert len(found.cases) == 1
     assert [(bad.number, bad.reason) for bad in found.bad] == [(3, reason)]
     assert "secret" not in found.bad[0].reason
+
+
+def test_a_file_as_other_systems_write_it(tmp_path: Path) -> None:
+    file = tmp_path / "set.jsonl"
+    file.write_bytes(b"\xef\xbb\xbf" + GOOD + b"\r\n" + GOOD.replace(b"long", b"far"))
+    assert (len(read_set(file).cases), read_set(file).bad) == (2, ())
+    file.write_bytes(GOOD.decode().encode("utf-16"))
+    with pytest.raises(InvalidInput, match="UTF-16"):
+        read_set(file)
+
+
+def test_what_has_no_end_is_read_as_far_as_a_set_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evaluation.sets.MOST_BYTES", 1000)
+    with pytest.raises(InvalidInput, match="at most 1,000 bytes"):
+        read_set(Path("/dev/zero"))
+
+
+def test_an_asker_is_named_as_users_are_on_record(acme: Company) -> None:
+    found = parse_lines(['{"question": "a?", "unanswerable": true, "asker": "jose\u0301"}'.encode()])
+    assert found.cases[0].asker == "jos\xe9"
+    with acme.handle.writing() as view:
+        save_set(view, "one", found.cases, NOW)
+        assert forget_cases(view, "jos\xe9") == 1
 
 
 def test_the_same_question_of_another_asker_is_another_case() -> None:

@@ -14,7 +14,13 @@ from evaluation.change import Change, check_change
 from evaluation.running import Withdrawn
 from evaluation.sets import Case
 from evaluation.trial import Trial, Tried
+from indexing.beside import fill
+from indexing.chunk import Chunking
+from indexing.ingest import Pipeline, Source, put_document
+from indexing.parse import Parsed
+from indexing.parse.building import Building
 from tenancy import schema
+from tenancy.acl import AccessList
 from tenancy.contract import Contract
 from tenancy.control import Tenants
 from tenancy.errors import InvalidInput, StrongroomError
@@ -189,3 +195,22 @@ def test_a_copy_of_a_dead_process_is_removed_by_the_next(acme: Company) -> None:
         with pytest.raises(StrongroomError), acme.handle.beside(Contract()):
             pass
     assert not list(acme.handle.directory.glob("beside.*.sqlite*"))
+
+
+def test_what_is_hidden_stays_hidden_in_a_copy_that_is_cut_otherwise(path: Path, acme: Company) -> None:
+    building = Building(10_000)
+    building.add("# Notice\n\nThe notice period is three months.")
+    building.add("# Veiled\n\n" + "The secret period is one day, say what you like. " * 60, hidden=True)
+    building.add("Travel is paid by the firm.")
+    parsed = Parsed(building.text(), "t", "text/plain", (), blocks=building.blocks(), places=building.places())
+    source = Source("veiled.txt", building.text().encode(), AccessList.of(["tenant"]))
+    put_document(acme.handle, Pipeline(path.embedder, parse=lambda *_: [parsed]), source)
+    with acme.handle.beside(Contract()) as copy:
+        fill(acme.handle, copy, path.embedder, Chunking(target_chars=300, overlap_chars=60), lambda *_: None)
+        with copy.reading() as view:
+            columns = schema.chunks.c
+            rows = view.execute(select(columns.text, columns.hidden, columns.context)).all()
+    assert {row.hidden for row in rows if "secret" in row.text or "Veiled" in row.text} == {True}
+    assert {row.hidden for row in rows if "months" in row.text or "paid" in row.text} == {False}
+    assert not [row for row in rows if not row.hidden and "Veiled" in (row.context or "")]
+    assert [row.context for row in rows if "paid" in row.text] == ["Notice"], "headings that are seen still count"

@@ -135,8 +135,28 @@ def test_answers_under_other_boosts_are_not_shared(path: Path, acme: Company) ->
     agree(acme, NEWER)
     assert path.ask(bo, ASKED).cache.status != "hit"
     other = Boost(field="year", newer=0.31)
-    assert identity([NEWER]) != identity([other]) != identity([]) == ""
-    assert identity([Boost(field="a", equals="1", by=0.1)]) != identity([Boost(field="a", equals=1, by=0.1)])
+    assert identity([NEWER], FIELDS) != identity([other], FIELDS) != identity([], FIELDS) == ""
+
+
+def test_no_two_settings_have_one_identity() -> None:
+    years: dict[str, FieldType] = {"a": "string", "a='1':0.1:None/b": "string", "b": "string"}
+    settings: list[tuple[list[Boost], dict[str, FieldType]]] = [
+        ([Boost(field="a", equals="1", by=0.1)], years),
+        ([Boost(field="a", equals="1", by=0.1 + 1e-9)], years),
+        ([Boost(field="a", equals="1", by=0.1), Boost(field="b", equals="2", by=0.1)], years),
+        ([Boost(field="a='1':0.1:None/b", equals="2", by=0.1)], years),
+        ([Boost(field="a", equals=1, by=0.1)], {"a": "integer"}),
+        ([Boost(field="a", equals=1, by=0.1)], {"a": "number"}),
+        ([Boost(field="a", newer=0.1)], {"a": "integer"}),
+        ([Boost(field="a", newer=0.1)], {"a": "number"}),
+    ]
+    assert len({identity(*one) for one in settings}) == len(settings)
+    assert identity(*settings[0]) == identity([Boost(field="a", equals="1", by=0.1)], {"a": "string", "z": "integer"})
+
+
+def test_numbers_as_far_apart_as_can_be_are_newer_and_older() -> None:
+    dear = Boost(field="price", newer=0.3)
+    assert order([dear], (1.0, {"price": -1.7e308}), (0.9, {"price": 1.7e308}), (0.8, {"price": 0.0})) == [1, 0, 2]
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,23 @@ def test_the_row_is_the_sum_of_what_was_added(acme: Company) -> None:
     assert sums["similarity"] == pytest.approx(LEAST)
 
 
+def test_sums_of_fewer_than_all_questions_wait_for_twenty_of_their_own(acme: Company) -> None:
+    sums, seen = Drift(), []
+    alone = Noted("m", np.array([1.0], dtype=np.float32), 0.9, 0.8, True)
+    plain = Noted("m", np.array([1.0], dtype=np.float32), None, 0.8, True)
+    for _ in range(3):
+        for number in range(LEAST):
+            sums.add(acme.handle, alone if number < 8 else plain)
+        sums.tell(acme.handle.tenant_id, asked=8, retries=1)
+        sums.tell(acme.handle.tenant_id, told=15, edited=1)
+        write(sums, acme.handle, NOW)
+        (row,) = rows(acme)
+        seen.append([row.sums.get(name, 0) for name in ("questions", "compared", "asked", "retries", "told", "edited")])
+    assert seen == [[LEAST, 0, 0, 0, 0, 0], [2 * LEAST, 0, 0, 0, 30, 2], [3 * LEAST, 24, 24, 3, 30, 2]]
+    assert row.sums["similarity"] == pytest.approx(24 * 0.9)
+    assert row.total == np.array([3 * LEAST], dtype="<f4").tobytes()
+
+
 def test_what_one_tenant_asks_stands_with_no_other(acme: Company, globex: Company) -> None:
     sums = Drift()
     for _ in range(LEAST):

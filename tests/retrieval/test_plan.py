@@ -70,6 +70,23 @@ def test_what_a_request_chooses_is_in_the_identity(path: Path, acme: Company, bo
     assert derived(services, acme, bo, query="Who pays?", cache="refresh") == usual, "the question is no part of it"
 
 
+class Reading:
+    """A reranker by name; no question is asked here."""
+
+    name, revision = "r", "1"
+
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
+
+
+def test_what_decides_order_and_abstention_is_in_the_identity(path: Path, acme: Company, bo: Principal) -> None:
+    usual = derived(path.path, acme, bo)
+    others: list[Any] = [replace(path.path, settings=PathSettings(threshold=one)) for one in (0.3, 0.3 + 1e-9)]
+    others += [replace(path.path, reranker=Reading(depth)) for depth in (10, 20)]
+    found = [derived(other, acme, bo) for other in others]
+    assert len({identity.parts() for identity in (usual, *found)}) == len(found) + 1
+
+
 def test_what_the_deployment_runs_is_in_the_identity(path: Path, acme: Company, bo: Principal) -> None:
     usual = derived(path.path, acme, bo)
     others = [

@@ -17,7 +17,7 @@ from indexing.parse import Parsed
 from indexing.parse.building import Building
 from indexing.parse.model import HIDDEN_TEXT, Kind
 from tenancy.acl import AccessList
-from tenancy.contract import Contract, GenerationTerms
+from tenancy.contract import Contract, GenerationTerms, RetrievalTerms
 from tenancy.identity import Principal
 from tests.support.path import Path, open_path
 from tests.support.people import Company
@@ -126,6 +126,20 @@ def test_hidden_text_is_left_out_where_the_contract_says_so(
     assert SECRET not in model.last
     assert NOTICE in model.last
     assert answer.warnings == ()
+
+
+def test_hidden_copies_take_no_place_of_what_is_seen(path: Path, acme: Company, model: Model, ana: Principal) -> None:
+    building = Building(10_000)
+    building.add(NOTICE, hidden=True)
+    put(path, acme, "hidden.docx", building, HIDDEN_TEXT)
+    with_hidden(path, acme)
+    for number in range(3):
+        path.put(acme.handle, f"{number}.txt", f"Notice of motion {number} is for the board.", "tenant")
+    acme.tenants.set_contract(
+        "acme", Contract(generation=GenerationTerms(hidden="leave_out"), retrieval=RetrievalTerms(top_k=1))
+    )
+    assert path.ask(ana, ASKED).finish == "stop"
+    assert NOTICE in model.last
 
 
 def test_a_citation_says_on_which_page_its_quote_stands_not_where_its_passage_begins(

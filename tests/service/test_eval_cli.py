@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from evaluation.trial import Present, Trial, Tried
 from service.cli import run
 from tests.service.conftest import _MEMORY
 
@@ -202,6 +203,48 @@ def test_each_kind_of_change_is_tried_and_says_what_is_left_to_do(acme: Console,
     words = ("--sets", str(acme.folder), "--margin", "0.9", "--policy", "apply", "--tenant", "acme")
     ((row,), err) = acme("eval", "shadow", "--change", acme.file("change.toml", change), *words)[1:]
     assert (row["verdict"], row["done"], row["left"]) == ("not worse", "changed", left), (row, err)
+
+
+def _weighing(console: Console, weight: int) -> None:
+    """Another command gives acme another contract."""
+    assert console("tenant", "contract", "set", "acme", console.file("other.toml", f"weight = {weight}\n"))[0] == 0
+
+
+def test_a_contract_that_changes_beside_its_recording_is_not_overwritten(
+    acme: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    present = Trial.present
+
+    def late(*words: Any) -> Present:
+        found = present(*words)
+        _weighing(acme, 7)
+        return found
+
+    monkeypatch.setattr(Trial, "present", late)
+    change = acme.file("change.toml", STRICT)
+    (row,) = acme("eval", "shadow", "--change", change, "--policy", "keep", "--set", "none", "--tenant", "acme")[1]
+    assert row["done"] == "kept as it is"
+    assert acme.done("tenant", "contract", "show", "acme") == {"weight": 7, "retrieval": {"threshold": 0.15}}
+
+
+def test_what_was_tried_under_another_contract_is_not_applied(acme: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [plain(subject, number) for number, subject in enumerate(SUBJECTS)]
+    acme.set("acme.jsonl", lines)
+    on = Trial.on
+
+    async def beside(self: Trial, tenant: Any, cases: Any, told: Any) -> Tried:
+        found = await on(self, tenant, cases, told)
+        _weighing(acme, 9)
+        self.present(tenant, self.askers("ana"))
+        return found
+
+    monkeypatch.setattr(Trial, "on", beside)
+    change = acme.file("change.toml", STRICT)
+    words = ("--sets", str(acme.folder), "--margin", "0.9", "--policy", "apply", "--tenant", "acme")
+    code, (row,), err = acme("eval", "shadow", "--change", change, *words)
+    assert (code, row["verdict"], row["done"]) == (1, "not tried", "kept as it is")
+    assert "its contract was changed meanwhile" in err
+    assert acme.done("tenant", "contract", "show", "acme") == {"weight": 9, "retrieval": {"threshold": 0.15}}
 
 
 def test_a_tenant_without_a_set_is_named_and_kept(acme: Console) -> None:

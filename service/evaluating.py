@@ -108,7 +108,7 @@ async def try_on(
             trail.note(detail={"change": change.digest, "changes": " ".join(change.parts), "policy": terms.policy})
             await trail.intent()
             if cases is not None:
-                row = await _tried(trial, tenant, with_asker(cases, terms.asker), terms, told)
+                row = await _tried(trial, tenant, principal, with_asker(cases, terms.asker), terms, told)
             if terms.policy != "report":
                 row = _settled(services, tenant, principal, trial, row, terms.policy)
             trail.note(
@@ -119,11 +119,13 @@ async def try_on(
     return row
 
 
-async def _tried(trial: Trial, tenant: TenantHandle, cases: Sequence[Case], terms: Terms, told: Told) -> Row:
+async def _tried(
+    trial: Trial, tenant: TenantHandle, principal: Principal, cases: Sequence[Case], terms: Terms, told: Told
+) -> Row:
     begun = tenant.contract
     try:
         found = await trial.on(tenant, cases, told)
-        if tenant.contract != begun:
+        if trial.path.tenants.open(principal).contract != begun:
             raise Conflict("its contract was changed meanwhile", item=tenant.name, remedy="begin again")
     except StrongroomError as error:
         # The policy holds for this tenant all the same: it was not shown that it does not get worse.

@@ -16,6 +16,7 @@ import pytest
 
 from evaluation.trial import Present, Trial, Tried
 from service.cli import run
+from tenancy.contract import Contract
 from tests.service.conftest import _MEMORY
 
 OTHER = "hashing:64"
@@ -205,19 +206,14 @@ def test_each_kind_of_change_is_tried_and_says_what_is_left_to_do(acme: Console,
     assert (row["verdict"], row["done"], row["left"]) == ("not worse", "changed", left), (row, err)
 
 
-def _weighing(console: Console, weight: int) -> None:
-    """Another command gives acme another contract."""
-    assert console("tenant", "contract", "set", "acme", console.file("other.toml", f"weight = {weight}\n"))[0] == 0
-
-
 def test_a_contract_that_changes_beside_its_recording_is_not_overwritten(
     acme: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     present = Trial.present
 
-    def late(*words: Any) -> Present:
-        found = present(*words)
-        _weighing(acme, 7)
+    def late(self: Any, *words: Any) -> Present:
+        found = present(self, *words)
+        self.path.tenants.set_contract("acme", Contract(weight=7))
         return found
 
     monkeypatch.setattr(Trial, "present", late)
@@ -232,10 +228,9 @@ def test_what_was_tried_under_another_contract_is_not_applied(acme: Console, mon
     acme.set("acme.jsonl", lines)
     on = Trial.on
 
-    async def beside(self: Trial, tenant: Any, cases: Any, told: Any) -> Tried:
-        found = await on(self, tenant, cases, told)
-        _weighing(acme, 9)
-        self.present(tenant, self.askers("ana"))
+    async def beside(self: Any, tenant: Any, cases: Any, told: Any) -> Tried:
+        found: Tried = await on(self, tenant, cases, told)
+        self.path.tenants.set_contract("acme", Contract(weight=9))
         return found
 
     monkeypatch.setattr(Trial, "on", beside)

@@ -179,7 +179,7 @@ def spent_on_both_accounts(path: Path, acme: Company) -> tuple[int, int]:
 def test_what_ends_before_its_answer_counts_at_the_limits_as_it_is_booked(
     tenants: Tenants, acme: Company, monkeypatch: pytest.MonkeyPatch, step: str, error: BaseException
 ) -> None:
-    async def ends(*_: object) -> None:
+    async def ends(*_: object, **_named: object) -> None:
         raise error
 
     with open_path(tenants, limits=LIMITED) as path:

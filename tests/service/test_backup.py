@@ -152,7 +152,7 @@ def test_what_was_withdrawn_after_the_backup_stays_withdrawn(here: Node) -> None
 def test_a_deleted_document_is_not_in_the_restored_files(here: Node) -> None:
     here.done("backup", here.folder / "b", "--tenant", "acme")
     (here.folder / "pay/salaries.md").unlink()
-    here.done("ingest", "--tenant", "acme", here.folder / "pay", "--prune")
+    here.done("ingest", "--tenant", "acme", here.folder / "pay", "--prune", "--prune-limit", "1")
     found = here.data("restore", here.folder / "b", "--as", "copy")
     assert found["withdrawn_again"] == {"document": 1}
     assert found["documents"] == 1

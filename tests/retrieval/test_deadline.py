@@ -13,6 +13,7 @@ import pytest
 
 import admission.lease
 import retrieval.cached
+import retrieval.finding
 import retrieval.steps
 from admission.fair import Party
 from admission.limits import NO_AMOUNTS
@@ -125,7 +126,7 @@ def test_a_question_in_time_is_answered(acme: Company, ana: Principal) -> None:
 def test_waiting_for_a_thread_that_embeds(
     acme: Company, ana: Principal, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    late_at(monkeypatch, clock, retrieval.steps, "embed")
+    late_at(monkeypatch, clock, retrieval.finding, "embed")
 
     async def main(path: Path) -> None:
         desk = path.path.desks.shared
@@ -143,7 +144,8 @@ def test_waiting_for_a_thread_that_embeds(
 def test_waiting_for_passages_and_for_sources(
     acme: Company, ana: Principal, clock: Clock, monkeypatch: pytest.MonkeyPatch, step: str, hangs: str
 ) -> None:
-    late_at(monkeypatch, clock, retrieval.steps, step)
+    module = retrieval.finding if step == "passages" else retrieval.steps
+    late_at(monkeypatch, clock, module, step)
     go = threading.Event()
 
     def hang(*_: Any, **__: Any) -> None:
@@ -158,7 +160,7 @@ def test_waiting_for_passages_and_for_sources(
 
     with opened(acme) as path:
         path.put(acme.handle, "notice.txt", "The notice period is three months.", "tenant")
-        monkeypatch.setattr(retrieval.steps, hangs, hang)
+        monkeypatch.setattr(module, hangs, hang)
         asyncio.run(main(path))
 
 

@@ -349,7 +349,7 @@ def test_a_question_under_way_ends_with_a_clear_error_and_no_word(
     folder: Path, monkeypatch: pytest.MonkeyPatch, stream: bool
 ) -> None:
     generator = Deleting()
-    monkeypatch.setattr("service.wiring.build_routes", lambda _: OneRoute(generator))
+    monkeypatch.setattr("service.wiring.build_routes", lambda *_args, **_named: OneRoute(generator))
     house = House(folder)
     with house.client:
         fill(house)

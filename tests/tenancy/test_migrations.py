@@ -100,7 +100,7 @@ EVIDENCE = (
 GENERATION = ("adapters", "templates")
 
 INTAKE = ("items", "evaluation_sets", "evaluations", "evaluation_scores", "question_days")
-ADDED_TO_CHUNKS = ("key", "context", "place", "hidden")
+ADDED_TO_CHUNKS = ("key", "context", "place", "turns", "hidden")
 
 
 def _version_2() -> MetaData:
@@ -111,7 +111,9 @@ def _version_2() -> MetaData:
             columns = [column for column in table.columns if column.name not in ADDED_TO_CHUNKS]
             Table("chunks", before, *(column._copy() for column in columns), UniqueConstraint("document_id", "ordinal"))
         elif table.name not in (*EVIDENCE, *GENERATION, *INTAKE):
-            table.to_metadata(before)
+            copy = table.to_metadata(before)
+            if table.name == "documents":
+                copy.indexes.clear()
     return before
 
 

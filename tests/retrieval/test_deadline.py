@@ -90,12 +90,12 @@ def late_at(monkeypatch: pytest.MonkeyPatch, clock: Clock, module: Any, step: st
     """Little time is left before (or after) a step of the path, of those that have a deadline."""
     original = getattr(module, step)
 
-    async def late(asking: Any, *args: Any) -> Any:
+    async def late(asking: Any, *args: Any, **options: Any) -> Any:
         if asking.lease.deadline is None:
-            return await original(asking, *args)
+            return await original(asking, *args, **options)
         if not after:
             clock.late(asking)
-        result = await original(asking, *args)
+        result = await original(asking, *args, **options)
         if after:
             clock.late(asking)
         return result

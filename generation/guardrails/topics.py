@@ -19,7 +19,6 @@ from generation.guardrails.folding import UNSPACED, Folded, fold
 _LETTER = rf"(?![{UNSPACED}])[\p{{L}}\p{{M}}\p{{N}}]"
 _WORD: Final = regex.compile(rf"[{UNSPACED}]\p{{M}}*|(?:{_LETTER})+(?:'(?:{_LETTER})+)*")
 _ONE_WORD: Final = regex.compile(rf"(?:{_LETTER})*")
-_TRAILING: Final = regex.compile(rf"(?:{_LETTER})+(?:'(?:{_LETTER})+)*'?\Z")
 _UMLAUTS: Final = (("ä", "ae"), ("ö", "oe"), ("ü", "ue"))
 _ENDINGS: Final = regex.compile(r"(?:'s|'|ings?|ed|es|e|en|em|ern?|n|s)\Z")
 _SHORTEST: Final = 3
@@ -74,9 +73,11 @@ class Topics:
     def scan(self, folded: Folded, *, complete: bool) -> Scan:
         """Look through `folded`. Unless `complete`, its last word may go on."""
         text = folded.text if complete else folded.text[: folded.sure]
-        going_on = None if complete else _TRAILING.search(text)
-        known = going_on.start() if going_on else len(text)
-        words = [(_keys(match.group()), match.start()) for match in _WORD.finditer(text, endpos=known)]
+        matches = list(_WORD.finditer(text))
+        known = len(text)
+        if not complete and matches and text[matches[-1].end() :] in ("", "'"):
+            known = matches.pop().start()
+        words = [(_keys(match.group()), match.start()) for match in matches]
         free = known
         for number, (keys, at) in enumerate(words):
             for phrase in self._starting(keys):

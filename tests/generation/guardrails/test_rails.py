@@ -97,6 +97,7 @@ def leave(rails: Rails, chunks: Sequence[str], *known: str, links: bool = False)
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=12), st.booleans(), st.data())
 @example(["stock", " tip"], False, None)
+@example(["内 幕 消 息\u0308Wr", "ite"], False, None)
 def test_the_same_leaves_whatever_the_chunks(pieces: list[str], links: bool, data: st.DataObject | None) -> None:
     text = "".join(pieces)
     rails = rails_of(terms())

@@ -13,6 +13,7 @@ from sqlalchemy import Executable, Integer, Row, bindparam, case, delete, func, 
 from indexing.chunk import Chunk
 from indexing.chunk_rows import unchanged, write_chunks
 from indexing.origin import Origin, lies_under
+from indexing.parse.tags import language_among
 from tenancy.acl import AccessList, get_access_list, set_access_list, write_access_list
 from tenancy.errors import InvalidInput, NotFound
 from tenancy.schema import chunks, documents, items, versions
@@ -49,7 +50,7 @@ _NEWEST_VERSION = select(func.max(versions.c.ordinal)).where(versions.c.document
 
 @dataclass(frozen=True, slots=True)
 class DocumentRecord:
-    """A document as a list shows it; `updated` is UTC epoch seconds."""
+    """A document as a list shows it; `updated` is UTC epoch seconds, `language` None where nothing tells it."""
 
     name: str
     version: str
@@ -57,6 +58,7 @@ class DocumentRecord:
     media_type: str
     origin: str
     updated: float
+    language: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +346,8 @@ def _retire(view: WriteView, document_id: int, now: float) -> None:
 
 
 def _record(row: Row[Any]) -> DocumentRecord:
-    return DocumentRecord(row.name, row.version, row.title, row.media_type, row.origin, row.updated)
+    language = language_among(row.metadata)
+    return DocumentRecord(row.name, row.version, row.title, row.media_type, row.origin, row.updated, language)
 
 
 def _absent(name: str) -> NotFound:

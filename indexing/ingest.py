@@ -23,11 +23,13 @@ from indexing.chunk import Chunk, Ruler, chunk, embedded_text, indexed_text
 from indexing.chunk_rows import NotCarried
 from indexing.documents import Content, Stored
 from indexing.filters import misfits
+from indexing.language import language_of
 from indexing.model import claim_model, claim_pipeline, current_since, require_model
 from indexing.origin import Origin
 from indexing.outcome import METADATA_TYPE, Change, Outcome, Status, failed, written
 from indexing.parse import Parsed, ParseFailure
 from indexing.parse.model import MAX_TITLE, Scalar
+from indexing.parse.tags import LANGUAGE
 from indexing.pipeline import Pipeline as Pipeline
 from indexing.prepared import Draft, Embedded, Move, Prepared, Relist, Removal, Wanted, Writable
 from indexing.prepared import Source as Source
@@ -220,10 +222,18 @@ def _prepare(
         chunks = chunk(result.text, pipeline.chunking, blocks=result.blocks, places=result.places, ruler=ruler)
         terms = [pack(term_postings(indexed_text(piece.text, piece.context))) for piece in chunks]
         title = source.title or result.title or PurePosixPath(file).name + result.suffix
-        parsed = replace(result, metadata={**result.metadata, **source.metadata})
+        parsed = replace(result, metadata=_with_language(result, {**result.metadata, **source.metadata}))
         return Draft(name, version, title, parsed, chunks, terms, source.origin, wanted, before)
     except InvalidInput as error:
         return failed(name, error)
+
+
+def _with_language(parsed: Parsed, metadata: dict[str, Scalar]) -> dict[str, Scalar]:
+    """What the file, or who brings it, says about its language comes before what its text looks like."""
+    if LANGUAGE in metadata:
+        return metadata
+    told = language_of(parsed.text, parsed.blocks)
+    return metadata if told is None else {**metadata, LANGUAGE: told}
 
 
 def _version(data: bytes | BinaryIO) -> str:

@@ -15,6 +15,7 @@ from sqlalchemy import bindparam, delete, insert, select
 from indexing.documents import MAX_LISTED
 from indexing.origin import lies_under
 from indexing.outcome import WRITTEN, Change, Outcome, Status, written
+from indexing.parse.tags import language_among
 from tenancy.errors import InvalidInput
 from tenancy.schema import documents, items
 from tenancy.tenant import ReadView, TenantHandle, WriteView
@@ -42,6 +43,7 @@ class Item:
     version: str | None
     title: str | None
     media_type: str | None
+    language: str | None = None
 
 
 def list_items(tenant: TenantHandle, status: str, *, after: str = "", limit: int = 100) -> list[Item]:
@@ -61,7 +63,9 @@ def list_items(tenant: TenantHandle, status: str, *, after: str = "", limit: int
         words = ", ".join(known.value for known in Status if known is not Status.UNCHANGED)
         raise InvalidInput(f"there is no status {status[:50]!r}", item="status", remedy=f"take one of {words}")
     query = (
-        select(items, documents.c.version.label("present"), documents.c.title, documents.c.media_type)
+        select(
+            items, documents.c.version.label("present"), documents.c.title, documents.c.media_type, documents.c.metadata
+        )
         .outerjoin(documents, documents.c.name == items.c.name)
         .where((items.c.status == status) & (items.c.name > after))
         .order_by(items.c.name)
@@ -72,7 +76,7 @@ def list_items(tenant: TenantHandle, status: str, *, after: str = "", limit: int
     return [
         Item(
             row.name, row.status, row.reason, row.remedy, tuple(row.warnings), row.seen, row.present or row.version,
-            row.title, row.media_type,
+            row.title, row.media_type, language_among(row.metadata),
         )
         for row in rows
     ]  # fmt: skip

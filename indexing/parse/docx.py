@@ -26,7 +26,16 @@ from indexing.parse.model import (
     Source,
     finish,
 )
-from indexing.parse.package import DAMAGED, Element, Package, attribute, core_title, embedded, embedded_names, local
+from indexing.parse.package import (
+    DAMAGED,
+    Element,
+    Package,
+    attribute,
+    core_properties,
+    embedded,
+    embedded_names,
+    local,
+)
 from indexing.parse.rtf import START as RTF_START
 from indexing.parse.rtf import read_rtf
 
@@ -93,8 +102,10 @@ class _Document:
             return ParseFailure("no_text", "holds no text, only pictures or nothing", remedy="add the text itself")
         if building.hidden:
             self._warnings.add(HIDDEN_TEXT)
-        title = core_title(self._package)
-        return finish(Parsed(building.text(), title, MEDIA_TYPE, tuple(self._warnings), blocks=building.blocks()))
+        about, warnings = core_properties(self._package), tuple(self._warnings)
+        return finish(
+            Parsed(building.text(), about.title, MEDIA_TYPE, warnings, {**about.language}, blocks=building.blocks())
+        )
 
     def _styles(self) -> Styles:
         return read_styles(next(iter(self._roots("styles")), None))

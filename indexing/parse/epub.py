@@ -22,6 +22,7 @@ from indexing.parse.model import (
     finish,
 )
 from indexing.parse.package import DAMAGED, Element, Package, attribute, child, children, local, parse_xml, unquote
+from indexing.parse.tags import stated
 
 MEDIA_TYPE: Final = "application/epub+zip"
 
@@ -94,12 +95,14 @@ class _Book:
         if building.hidden:
             self._warnings.add(HIDDEN_TEXT)
         title = child(self._root, "metadata", "title")
+        languages = [item.text for item in children(child(self._root, "metadata"), "language")]
         return finish(
             Parsed(
                 building.text(),
                 title.text if title is not None else None,
                 MEDIA_TYPE,
                 tuple(self._warnings),
+                {**stated(*languages)},
                 blocks=building.blocks(),
                 places=building.places(),
             )

@@ -25,10 +25,12 @@ from indexing.parse.model import (
     Parsed,
     ParseLimits,
     ParseResult,
+    Scalar,
     Source,
     clean,
     finish,
 )
+from indexing.parse.tags import stated
 
 MAX_MARKUP: Final = 20_000
 
@@ -48,7 +50,10 @@ def read_html(source: Source, limits: ParseLimits) -> list[ParseResult]:
     warnings = set() if decoded.certain else {UNCERTAIN_ENCODING}
     if page.hidden:
         warnings.add(HIDDEN_TEXT)
-    return [finish(Parsed(building.text(), page.title, "text/html", tuple(warnings), blocks=building.blocks()))]
+    metadata: dict[str, Scalar] = {**stated(page.language)}
+    return [
+        finish(Parsed(building.text(), page.title, "text/html", tuple(warnings), metadata, blocks=building.blocks()))
+    ]
 
 
 def add_page(building: Building, page: Page, *, hidden: bool = False) -> None:

@@ -54,6 +54,8 @@ class Segment(NamedTuple):
 class Page(NamedTuple):
     title: str | None
     segments: list[Segment]
+    language: str | None = None
+    """As the page states it: a tag such as "de-AT", or what somebody wrote in its place."""
 
     @property
     def hidden(self) -> bool:
@@ -77,7 +79,14 @@ def walk(markup: str) -> Page:
     while node is not None:
         below = flow.enter(node)
         node = below if below is not None else _after(node, flow)
-    return Page(title.text() if title is not None else None, flow.segments())
+    return Page(title.text() if title is not None else None, flow.segments(), _language(tree))
+
+
+def _language(tree: LexborHTMLParser) -> str | None:
+    # Not of "body": office programs write their own language there.
+    root = tree.root
+    attributes = root.attributes if root is not None else {}
+    return attributes.get("lang") or attributes.get("xml:lang")
 
 
 def conceals(markup: str) -> bool:

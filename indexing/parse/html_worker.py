@@ -33,5 +33,5 @@ def run(markup: str, seconds: float) -> Page:
             f"the page's markup takes more than {seconds:.0f} s or {MEMORY_BYTES >> 30} GiB to parse",
             remedy="split the page, or save it as text",
         ) from None
-    title, segments = json.loads(done.stdout)
-    return Page(title, [Segment(*segment) for segment in segments])
+    title, segments, language = json.loads(done.stdout)
+    return Page(title, [Segment(*segment) for segment in segments], language)

@@ -23,13 +23,16 @@ from indexing.parse.model import (
     Parsed,
     ParseLimits,
     ParseResult,
+    Scalar,
     Source,
     clean,
     finish,
 )
+from indexing.parse.tags import stated
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _FRONT_TITLE = re.compile(r"^title:[ \t]*(.+)$", re.MULTILINE)
+_FRONT_LANGUAGE = re.compile(r"^lang(?:uage)?:[ \t]*(.+)$", re.MULTILINE)
 _DATA_URI = re.compile(r"data:[\w.+-]+/[\w.+-]+;base64,[A-Za-z0-9+/=]+")
 _WHOLE_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _LINE_END = re.compile(r"\n")
@@ -62,8 +65,9 @@ def read_markdown(source: Source, limits: ParseLimits) -> list[ParseResult]:
     blocks = tuple(_blocks(text, start, tokens))
     if any(block.hidden for block in blocks):
         warnings.add(HIDDEN_TEXT)
-    title = _front_title(front) or _first_heading(tokens)
-    return [finish(Parsed(text, title, "text/markdown", tuple(warnings), blocks=blocks))]
+    title = _front(_FRONT_TITLE, front) or _first_heading(tokens)
+    metadata: dict[str, Scalar] = {**stated(_front(_FRONT_LANGUAGE, front))}
+    return [finish(Parsed(text, title, "text/markdown", tuple(warnings), metadata, blocks=blocks))]
 
 
 def _blocks(text: str, start: int, tokens: list[Token]) -> Iterator[Block]:
@@ -101,8 +105,8 @@ def _shown_and_hidden(text: str, block: Block, hides: _Hides) -> Iterator[Block]
             yield replace(block, start=at)
 
 
-def _front_title(front: re.Match[str] | None) -> str | None:
-    found = _FRONT_TITLE.search(front.group(1)) if front else None
+def _front(entry: re.Pattern[str], front: re.Match[str] | None) -> str | None:
+    found = entry.search(front.group(1)) if front else None
     return found.group(1).strip().strip("\"'") if found else None
 
 

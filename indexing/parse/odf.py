@@ -23,6 +23,7 @@ from indexing.parse.model import (
 from indexing.parse.odf_text import Story, read_styles, table_rows
 from indexing.parse.package import DAMAGED, Element, Package, attribute, child, children, local
 from indexing.parse.sheet import Comment, Range, Sheet
+from indexing.parse.tags import stated
 
 TEXT_TYPE: Final = "application/vnd.oasis.opendocument.text"
 SHEET_TYPE: Final = "application/vnd.oasis.opendocument.spreadsheet"
@@ -104,13 +105,14 @@ class _Document:
         if self._building.hidden:
             self._warnings.add(HIDDEN_TEXT)
         meta = self._optional("meta.xml")
-        title = child(meta, "meta", "title")
+        title, language = child(meta, "meta", "title"), child(meta, "meta", "language")
         return finish(
             Parsed(
                 self._building.text(),
                 title.text if title is not None else None,
                 media_type,
                 tuple(self._warnings),
+                {**stated(language.text if language is not None else None)},
                 blocks=self._building.blocks(),
                 places=self._building.places(),
             )

@@ -11,7 +11,8 @@ import posixpath
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from lxml import etree
@@ -19,6 +20,7 @@ from lxml import etree
 from indexing.parse.archive import measure
 from indexing.parse.failure import ParseFailure
 from indexing.parse.model import ParseLimits, ParseResult, Source
+from indexing.parse.tags import stated
 
 Element = Any
 """An lxml element; lxml has no types."""
@@ -192,18 +194,30 @@ def child(element: Element | None, *path: str) -> Element | None:
     return element
 
 
-def core_title(package: Package) -> str | None:
-    """The title that an OOXML package's properties give."""
+class Properties(NamedTuple):
+    """What an OOXML package says about itself; `language` as metadata."""
+
+    title: str | None = None
+    language: Mapping[str, str] = MappingProxyType({})
+
+
+def core_properties(package: Package) -> Properties:
+    """Title and language that an OOXML package's properties give.
+
+    The language of its styles is none of them: it is that of the program, until somebody changes it.
+    """
     for relation in package.relations():
         if relation.kind == "core-properties":
             try:
-                title = child(package.root(relation.target), "title")
+                root = package.root(relation.target)
+                title, language = child(root, "title"), child(root, "language")
             except DAMAGED:
-                return None
-            # Programs write these where the author gave no title.
+                break
             text = (title.text or "").strip() if title is not None else ""
-            return None if text.lower() in {"powerpoint presentation", "powerpoint-präsentation"} else text
-    return None
+            # Programs write these where the author gave no title.
+            given = None if text.lower() in {"powerpoint presentation", "powerpoint-präsentation"} else text
+            return Properties(given, stated(language.text) if language is not None else {})
+    return Properties()
 
 
 def embedded(package: Package, source: Source) -> list[ParseResult]:

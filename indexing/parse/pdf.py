@@ -27,6 +27,7 @@ from indexing.parse.model import (
 )
 from indexing.parse.pdf_page import Page, read_page
 from indexing.parse.pdf_tables import Table
+from indexing.parse.tags import stated
 
 # pypdf reports oddities of a file with pieces of its content; those must not reach a log.
 logging.getLogger("pypdf").setLevel(logging.CRITICAL)
@@ -144,7 +145,7 @@ def _document(reader: PdfReader, pages: list[Page | None], source: Source, limit
         warnings.add(RECOGNISED_TEXT)
     if source.nest is None and pdf_parts.has_attachments(reader):
         warnings.add(ATTACHMENTS_NOT_READ)
-    metadata: dict[str, Scalar] = {"pages": len(pages)}
+    metadata: dict[str, Scalar] = {"pages": len(pages), **_language(reader)}
     return finish(
         Parsed(
             building.text(),
@@ -184,6 +185,13 @@ def _corrupt(error: Exception) -> ParseFailure:
             "too_large", "unpacks to more than a page may hold", remedy="save it again with a PDF printer"
         )
     return ParseFailure("corrupt", "is damaged and cannot be read", remedy="save it again with a PDF printer")
+
+
+def _language(reader: PdfReader) -> dict[str, str]:
+    try:
+        return stated(reader.root_object.get("/Lang"))
+    except Exception:  # noqa: BLE001 (as above)
+        return {}
 
 
 def _title(reader: PdfReader) -> str | None:

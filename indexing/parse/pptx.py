@@ -32,7 +32,7 @@ from indexing.parse.package import (
     attribute,
     child,
     children,
-    core_title,
+    core_properties,
     embedded,
     embedded_names,
     local,
@@ -107,13 +107,14 @@ class _Presentation:
             return ParseFailure("no_text", "holds no text, only pictures or nothing", remedy="add the text itself")
         if self._building.hidden:
             self._warnings.add(HIDDEN_TEXT)
+        about = core_properties(self._package)
         return finish(
             Parsed(
                 self._building.text(),
-                core_title(self._package),
+                about.title,
                 MEDIA_TYPE,
                 tuple(self._warnings),
-                {"slides": len(slides)},
+                {"slides": len(slides), **about.language},
                 blocks=self._building.blocks(),
                 places=self._building.places(),
             )

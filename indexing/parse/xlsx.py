@@ -33,7 +33,7 @@ from indexing.parse.package import (
     attribute,
     child,
     children,
-    core_title,
+    core_properties,
     embedded,
     embedded_names,
     local,
@@ -105,12 +105,14 @@ class _Workbook:
             return ParseFailure("no_text", "has no filled cell", remedy="remove the file, or fill it")
         if building.hidden:
             self._warnings.add(HIDDEN_TEXT)
+        about = core_properties(self._package)
         return finish(
             Parsed(
                 building.text(),
-                core_title(self._package),
+                about.title,
                 MEDIA_TYPE,
                 tuple(self._warnings),
+                {**about.language},
                 blocks=building.blocks(),
                 places=building.places(),
             )

@@ -27,6 +27,7 @@ from indexing.parse.model import (
     finish,
 )
 from indexing.parse.outline import Outline
+from indexing.parse.tags import stated
 
 MEDIA_TYPE: Final = "application/xml"
 
@@ -34,6 +35,7 @@ _PARAGRAPHS: Final = frozenset(["p", "para", "simpara", "paragraph", "text", "bo
 _HEADINGS: Final = frozenset({"title", "heading", "head", "h1", "h2", "h3"})
 _ENTITY = re.compile(rb"<!\s*ENTITY", re.IGNORECASE)
 _ENTITIES: Final = 1_000
+_LANGUAGE: Final = "{http://www.w3.org/XML/1998/namespace}lang"
 
 Element = Any
 
@@ -63,6 +65,7 @@ def read_xml(source: Source, limits: ParseLimits) -> list[ParseResult]:
                 title,
                 MEDIA_TYPE,
                 tuple(warnings),
+                {**stated(root.get(_LANGUAGE))},
                 blocks=building.blocks(),
                 places=building.places(),
             )

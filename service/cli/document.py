@@ -45,7 +45,11 @@ def list_all(
             return found
 
         rows = audited(control, principal, "document.list", work)
-    columns = ["name", "status", "reason", "remedy", "warnings"] if status else ["name", "title", "type", "updated"]
+    columns = (
+        ["name", "status", "reason", "remedy", "warnings"]
+        if status
+        else ["name", "title", "type", "language", "updated"]
+    )
     show_table(common, rows, columns)
     if len(rows) == limit:
         note(f"perhaps more: --after {rows[-1]['name']}")
@@ -102,12 +106,16 @@ def delete(document: Document, *, tenant: Tenant, common: Common = DEFAULT) -> N
 
 
 def _record(one: DocumentRecord) -> dict[str, Any]:
-    return {"name": one.name, "title": one.title, "type": one.media_type, "updated": iso(one.updated)}
+    return {
+        "name": one.name, "title": one.title, "type": one.media_type, "language": one.language,
+        "updated": iso(one.updated),
+    }  # fmt: skip
 
 
 def _item(item: Item) -> dict[str, Any]:
     """Of an item of ingestion, what there is to say."""
     return {
         "name": item.name, "status": item.status, "reason": item.reason, "remedy": item.remedy,
-        "warnings": list(item.warnings), "title": item.title, "type": item.media_type, "updated": iso(item.seen),
+        "warnings": list(item.warnings), "title": item.title, "type": item.media_type, "language": item.language,
+        "updated": iso(item.seen),
     }  # fmt: skip

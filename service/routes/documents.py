@@ -54,8 +54,9 @@ _EXAMPLES = [
 
 
 class DocumentSummary(msgspec.Struct, frozen=True):
-    """`updated` is UTC epoch seconds. In a list by status, `reason` and `remedy` say why the file gave no document, or
-    not its present version; `version`, `title` and `media_type` are null where there is no document."""
+    """`updated` is UTC epoch seconds, `language` what the file says or its text tells. In a list by status, `reason`
+    and `remedy` say why the file gave no document, or not its present version; `version`, `title` and `media_type` are
+    null where there is no document."""
 
     id: str
     version: str | None
@@ -66,6 +67,7 @@ class DocumentSummary(msgspec.Struct, frozen=True):
     reason: str | None = None
     remedy: str | None = None
     warnings: list[str] = []
+    language: str | None = None
 
 
 class DocumentList(msgspec.Struct, frozen=True):
@@ -147,7 +149,10 @@ def _reading(services: Services) -> list[HTTPRouteHandler]:
             else:
                 found = await run(list_documents, tenant, after=after, limit=limit)
                 listed = [
-                    DocumentSummary(one.name, one.version, one.title, one.media_type, one.updated) for one in found
+                    DocumentSummary(
+                        one.name, one.version, one.title, one.media_type, one.updated, language=one.language
+                    )
+                    for one in found
                 ]
             trail.note(detail={"documents": len(listed), **({"status": status} if status else {})})
             await trail.intent()
@@ -293,7 +298,7 @@ def _lists(access: AccessList) -> dict[str, str]:
 def _item(item: Item) -> DocumentSummary:
     return DocumentSummary(
         item.name, item.version, item.title, item.media_type, item.seen,
-        item.status, item.reason, item.remedy, list(item.warnings),
+        item.status, item.reason, item.remedy, list(item.warnings), item.language,
     )  # fmt: skip
 
 

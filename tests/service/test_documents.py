@@ -51,7 +51,8 @@ def test_a_file_comes_as_base64_with_title_and_metadata(house: House) -> None:
     }  # fmt: skip
     assert house.send("PUT", "/v1/documents/n.html", key, body).status_code == 200
     shown = house.get("/v1/documents/n.html", key).json()
-    assert (shown["title"], shown["media_type"], shown["metadata"]) == ("Notice", "text/html", {"year": 2026})
+    expected = {"year": 2026, "language": "en"}
+    assert (shown["title"], shown["media_type"], shown["metadata"]) == ("Notice", "text/html", expected)
 
 
 def test_an_access_list_holds_from_the_next_question_on(house: House) -> None:

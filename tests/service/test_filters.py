@@ -109,3 +109,23 @@ def test_ask_takes_a_filter(folder: Path, monkeypatch: pytest.MonkeyPatch, capsy
         assert (code, out) == (2, "")
         assert "filter" in err
         assert "Traceback" not in err
+
+
+def test_the_language_of_documents_is_shown_and_a_filter_where_it_is_declared(house: House) -> None:
+    house.services.control.tenants.create("acme", Contract(metadata={"language": "string"}))
+    loader, key = house.key("acme", "loader", Role.INGEST), house.key("acme", "ana")
+    for name, text in (
+        ("en.md", "The notice period is three months to the end of a quarter."),
+        ("de.md", "Die Kündigungsfrist beträgt drei Monate zum Ende eines Quartals."),
+        ("no.md", "3 x 4"),
+    ):
+        house.send("PUT", f"/v1/documents/{name}", loader, {"text": text, "allow": ["tenant"]})
+    assert house.get("/v1/documents/de.md", loader).json()["metadata"] == {"language": "de"}
+    assert house.get("/v1/documents/no.md", loader).json()["metadata"] == {}
+    for address in ("/v1/documents", "/v1/documents?status=indexed"):
+        listed = house.get(address, loader).json()["documents"]
+        assert {one["id"]: one["language"] for one in listed} == {"de.md": "de", "en.md": "en", "no.md": None}
+    for where, expected in (({"eq": "de"}, ["de.md"]), ({"exists": False}, ["no.md"])):
+        asked = {"query": ASKED, "filter": {"field": "language", **where}}
+        found = house.post("/v1/retrieve", key, asked).json()["passages"]
+        assert [passage["document"] for passage in found] == expected

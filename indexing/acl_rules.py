@@ -37,11 +37,11 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from indexing.globs import Glob, relative_path
+from indexing.globs import Glob, document_path, relative_path
 from indexing.parse.model import MAX_TITLE, Scalar
 from tenancy.acl import AccessList
 from tenancy.errors import InvalidInput
-from tenancy.names import nfc_name
+from tenancy.names import document_name
 
 T = TypeVar("T")
 
@@ -92,7 +92,7 @@ class AccessRules:
         """The access list of the document `path` (relative, with "/"). `nearer` stands in the place of the rules: what
         a file in the document's folder says; the manifest's lines come over that, too.
         """
-        name = relative_path(path, "document")
+        name = document_path(path)
         found = nearer or self._by_rule(name)
         entry = self._entries.get(name)
         if entry is None:
@@ -113,7 +113,7 @@ class AccessRules:
         for path in paths:
             # What failed for its name, and a folder that is named as a whole, are no documents.
             with suppress(InvalidInput):
-                names.add(relative_path(path, "document"))
+                names.add(document_path(path))
         rules = [rule.where for rule in self._rules if not any(rule.glob.matches(name) for name in names)]
         return rules + [entry.where for path, entry in self._entries.items() if path not in names]
 
@@ -171,7 +171,7 @@ def _read_manifest(path: Path) -> dict[str, _Entry]:
     for where, line in lines(path):
         try:
             name = relative_path(line.path, "manifest")
-            title = nfc_name(line.title, "title", limit=MAX_TITLE) if line.title is not None else None
+            title = document_name(line.title, "title", limit=MAX_TITLE) if line.title is not None else None
         except InvalidInput as error:
             raise _at(where, error) from None
         if name in entries:

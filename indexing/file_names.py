@@ -7,6 +7,8 @@ import re
 import unicodedata
 from typing import Final
 
+from tenancy.names import mapped_controls
+
 _CHINESE: Final = "gb18030"
 _JAPANESE: Final = "cp932"
 _WESTERN: Final = "cp1252"
@@ -17,13 +19,20 @@ def readable(part: str) -> tuple[str, bool]:
     """One part of a path, as the file system gives it, in NFC; and whether its bytes are UTF-8.
 
     Where they are not, the name is a guess: Chinese, Japanese, or Western European where the bytes look like that, or
-    else each byte that is none is written as "\\xff". The same bytes give the same name everywhere.
+    else each byte that is none is written as "\\xff". What nobody sees in a name is written out likewise
+    ("\\n", "\\u200b"), and makes the name as uncertain. The same bytes give the same name everywhere.
     """
     try:
         part.encode()
     except UnicodeEncodeError:
-        return unicodedata.normalize("NFC", _guess(os.fsencode(part))), False
-    return unicodedata.normalize("NFC", part), True
+        return _written_out(unicodedata.normalize("NFC", _guess(os.fsencode(part)))), False
+    name = unicodedata.normalize("NFC", part)
+    told = _written_out(name)
+    return told, told == name
+
+
+def _written_out(name: str) -> str:
+    return mapped_controls(name, lambda character: character.encode("unicode_escape").decode("ascii"))
 
 
 def _guess(name: bytes) -> str:

@@ -7,17 +7,23 @@ import re
 from typing import Final
 
 from tenancy.errors import InvalidInput
-from tenancy.names import MAX_DOCUMENT_NAME, nfc_name
+from tenancy.names import document_name
 
 _ANY_DEPTH: Final = "**"
 _CLASS = re.compile(r"\[!?[^\]]+\]")
 
 
 def relative_path(path: str, kind: str) -> str:
-    """`path` in NFC: parts joined by "/", none of them empty, "." or "..". Raises `InvalidInput`."""
-    name = nfc_name(path, f"{kind} path", limit=MAX_DOCUMENT_NAME)
+    """As `document_path`, of what somebody wrote: with slashes alone."""
+    name = document_path(path, kind)
     if "\\" in name:
-        raise InvalidInput("a path is written with '/'", item=name, remedy="replace the backslashes")
+        raise InvalidInput("a path is written with '/'", item=name, remedy="replace the backslashes; ? fits one")
+    return name
+
+
+def document_path(path: str, kind: str = "document") -> str:
+    """`path` in NFC: parts joined by "/", none of them empty, "." or "..". Raises `InvalidInput`."""
+    name = document_name(path, f"{kind} path")
     if any(part in {"", ".", ".."} for part in name.split("/")):
         raise InvalidInput(
             f"{name!r} is not a relative path without empty parts, '.' and '..'",
@@ -36,6 +42,8 @@ class Glob:
 
     def __init__(self, pattern: str) -> None:
         """Raises `InvalidInput` for a pattern that cannot be meant."""
+        if pattern != pattern.strip():
+            raise InvalidInput("begins or ends with a blank", item=pattern, remedy="write ? for a blank that is meant")
         parts = relative_path(pattern, "rule").split("/")
         for part in parts:
             if _ANY_DEPTH in part and part != _ANY_DEPTH:

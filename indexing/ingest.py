@@ -38,7 +38,7 @@ from indexing.stepwise import encoded, in_turn
 from indexing.terms import pack, term_postings
 from tenancy.acl import AccessList, get_access_list, set_access_list
 from tenancy.errors import Conflict, InvalidInput, ModelMismatch, StrongroomError
-from tenancy.names import MAX_DOCUMENT_NAME, nfc_name
+from tenancy.names import document_name, nfc_name
 from tenancy.tenant import TenantHandle, WriteView
 
 _MOVES: Final = 2
@@ -81,9 +81,9 @@ def prepare(tenant: TenantHandle, pipeline: Pipeline, source: Source) -> list[Pr
     What a file no longer holds is removed only if all of it could be read: a broken line hides which one it was.
     Raises `InvalidInput` for a bad name, `ParseFailure`, `ModelMismatch`.
     """
-    name = nfc_name(source.name, "document", limit=MAX_DOCUMENT_NAME)
+    name = document_name(source.name)
     if source.title is not None:
-        source = replace(source, title=nfc_name(source.title, "title", limit=MAX_TITLE))
+        source = replace(source, title=document_name(source.title, "title", limit=MAX_TITLE))
     source = replace(source, metadata=_named(source.metadata))
     pipeline = _as_agreed(tenant, pipeline)
     version = _version(source.data)
@@ -206,7 +206,7 @@ def _prepare(
     if isinstance(result, ParseFailure):
         return failed(name, result)
     try:
-        name = nfc_name(name, "document", limit=MAX_DOCUMENT_NAME)
+        name = document_name(name)
         if result.suffix:
             metadata = {key: value for key, value in source.metadata.items() if key not in result.metadata}
             origin = Origin(source.origin.root, file)

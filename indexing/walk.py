@@ -89,8 +89,22 @@ def changed(path: Path, where: Collection[Path]) -> Iterator[Found]:
 
 def spelt(root: Path, name: str) -> bool:
     """Whether there is anything below `root` that has the document name `name`, as far as its spelling in NFC or NFD
-    tells."""
-    return any(os.path.lexists(root / unicodedata.normalize(form, name)) for form in ("NFC", "NFD"))
+    tells; or, where it is a guess or written out, whether a file is called so."""
+    if any(os.path.lexists(root / unicodedata.normalize(form, name)) for form in ("NFC", "NFD")):
+        return True
+    if name.isascii() and "\\" not in name:
+        return False
+    folders = [root]
+    for part in name.split("/"):
+        folders = [folder / entry for folder in folders for entry in _entries(folder) if readable(entry)[0] == part]
+    return bool(folders)
+
+
+def _entries(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def _below(root: Root, folder: Path) -> Iterator[Found]:

@@ -34,7 +34,7 @@ from service.generators import pools_of, table_of
 from service.settings import Settings
 from tenancy.errors import InvalidInput, NotFound, StrongroomError
 from tenancy.identity import Principal
-from tenancy.names import MAX_DOCUMENT_NAME, nfc_name
+from tenancy.names import document_name
 from tenancy.schema import documents, versions
 from tenancy.tenant import ReadView, TenantHandle
 from tenancy.types import among
@@ -126,7 +126,7 @@ def lineage_of_deleted(
 def asked_for(document: str | None, adapter: str | None) -> dict[str, Detail]:
     """What was asked, as the event of the query has it. Raises `InvalidInput` for what no document is called."""
     given = {"document": document, "adapter": adapter}
-    return {name: nfc_name(value, name, limit=MAX_DOCUMENT_NAME) for name, value in given.items() if value is not None}
+    return {name: document_name(value, name) for name, value in given.items() if value is not None}
 
 
 def declared(training: Training | None) -> dict[str, Detail]:

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
+from typing import Final
+
+import regex
 
 from tenancy.errors import InvalidInput
 
 MAX_NAME = 200
 MAX_DOCUMENT_NAME = 1000
 _ABSENT = b"\xff" * 8
+_CONTROLS: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+# RFC 5892, appendix A: a joiner behind a virama, or a non-joiner between letters that would join; and joiners of emoji.
+# Anywhere else they are not seen, and two names would look alike.
+_JOINERS: Final = regex.compile(
+    r"(?<=\p{ccc=9})(?:\u200d|\u200c(?=\p{L}))"
+    r"|(?<=[\p{jt=L}\p{jt=D}]\p{Mn}*)\u200c(?=\p{Mn}*[\p{jt=R}\p{jt=D}])"
+    r"|(?<=[\p{Extended_Pictographic}\p{Emoji_Modifier}\ufe0f])\u200d(?=\p{Extended_Pictographic})"
+)
 _TENANT = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 
@@ -19,18 +31,36 @@ def nfc_name(text: str, kind: str, *, limit: int = MAX_NAME) -> str:
     Two spellings of one name must not become two people, and a control character or a lone surrogate
     must not reach a log, a file name or a terminal.
     """
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        raise InvalidInput(f"a {kind} name must be valid Unicode", item=kind, remedy="remove lone surrogates") from None
-    name = unicodedata.normalize("NFC", text)
+    name = _nfc(text, kind)
     if not name or name != name.strip():
         raise InvalidInput(
             f"a {kind} name must not be empty or begin or end with white space", item=kind, remedy="choose another name"
         )
+    return _checked(name, name, kind, limit)
+
+
+def document_name(text: str, kind: str = "document", *, limit: int = MAX_DOCUMENT_NAME) -> str:
+    """As `nfc_name`, for what files are called: blanks at its ends, and joiners where writing needs them, are parts of
+    it."""
+    name = _nfc(text, kind)
+    if not name.strip():
+        raise InvalidInput(f"a {kind} name must not be empty or blank", item=kind, remedy="choose another name")
+    return _checked(name, _without_joiners(name), kind, limit)
+
+
+def _nfc(text: str, kind: str) -> str:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InvalidInput(f"a {kind} name must be valid Unicode", item=kind, remedy="remove lone surrogates") from None
+    return unicodedata.normalize("NFC", text)
+
+
+def _checked(name: str, seen: str, kind: str, limit: int) -> str:
+    """`name`, of which `seen` must be nothing that is not seen."""
     if len(name) > limit:
         raise InvalidInput(f"a {kind} name has at most {limit} characters, not {len(name)}", item=kind)
-    if holds_control(name):
+    if holds_control(seen):
         raise InvalidInput(
             f"a {kind} name must not hold control or format characters", item=kind, remedy="choose a name without them"
         )
@@ -39,7 +69,26 @@ def nfc_name(text: str, kind: str, *, limit: int = MAX_NAME) -> str:
 
 def holds_control(text: str) -> bool:
     """Whether `text` holds a character that writes to a terminal or a log instead of standing in it."""
-    return any(unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for character in text)
+    return any(map(_is_control, text))
+
+
+def _is_control(character: str) -> bool:
+    return unicodedata.category(character) in _CONTROLS
+
+
+def _without_joiners(text: str) -> str:
+    return text if text.isascii() else _JOINERS.sub("", text)
+
+
+def mapped_controls(text: str, replacement: Callable[[str], str]) -> str:
+    """`text` with a replacement for each character that no document's name may hold."""
+    if text.isprintable():
+        return text
+    kept = {found.start() for found in _JOINERS.finditer(text)}
+    return "".join(
+        replacement(character) if _is_control(character) and at not in kept else character
+        for at, character in enumerate(text)
+    )
 
 
 def enc(*parts: bytes | str | None) -> bytes:

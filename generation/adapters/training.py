@@ -21,7 +21,7 @@ import msgspec
 
 from generation.adapters.manifest import open_plain
 from tenancy.errors import InvalidInput
-from tenancy.names import MAX_DOCUMENT_NAME, nfc_name
+from tenancy.names import MAX_DOCUMENT_NAME, document_name
 
 FORMAT: Final = "strongroom-training-1"
 FILE: Final = "training_data.json"
@@ -123,6 +123,4 @@ def _checked(source: Source, place: int) -> Source:
             "a source is a document of a tenant, or a data set", item=f"sources[{place}]", remedy=_REMEDY
         )
     given = {name: value for name, value in msgspec.structs.asdict(source).items() if value is not None}
-    return Source(
-        **{name: nfc_name(value, f"sources[{place}].{name}", limit=MAX_DOCUMENT_NAME) for name, value in given.items()}
-    )
+    return Source(**{name: document_name(value, f"sources[{place}].{name}") for name, value in given.items()})

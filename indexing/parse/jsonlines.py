@@ -11,7 +11,7 @@ from indexing.parse.failure import ParseFailure
 from indexing.parse.model import UNCERTAIN_ENCODING, Parsed, ParseLimits, ParseResult, Scalar, Source, clean, finish
 from tenancy.access_list import AccessList
 from tenancy.errors import InvalidInput
-from tenancy.names import nfc_name
+from tenancy.names import MAX_NAME, document_name, nfc_name
 
 
 class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,7 +59,7 @@ def _child(line: str, number: int, warnings: tuple[str, ...]) -> ParseResult:
         data = line.strip().encode("utf-8", "replace")
         record = msgspec.json.decode(data, type=Line)
         given = record.id if record.id is not None else record.alias
-        suffix = f"#{number if given is None else nfc_name(str(given), 'line')}"
+        suffix = f"#{number if given is None else document_name(str(given), 'line', limit=MAX_NAME)}"
         allow, deny = _labels(record.allow), _labels(record.deny)
         metadata: dict[str, Scalar] = {
             nfc_name(key, "metadata"): clean(value) if isinstance(value, str) else value

@@ -16,12 +16,11 @@ from typing import Final
 
 from indexing.parse.failure import ParseFailure
 from indexing.parse.model import Nest, Parsed, ParseLimits, ParseResult
+from tenancy.names import mapped_controls
 
 MAX_SUFFIX: Final = 400
 """Characters that the path of a file within a file keeps in a name, each level of nesting."""
 
-_UNFIT: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Categories of characters that no name may hold."""
 _NO_STEP = re.compile(r"(?:\.{0,2}|[A-Za-z]:)")
 _REMEDY: Final = "unpack it, and add the files one by one"
 
@@ -115,7 +114,7 @@ class Tree:
 def safe_path(path: str) -> str:
     """`path` as part of a document's name: no way up or to a root, no control characters, and not endless."""
     text = unicodedata.normalize("NFC", path.encode("utf-8", "replace").decode("utf-8").replace("\\", "/"))
-    text = "".join("_" if unicodedata.category(mark) in _UNFIT else mark for mark in text)
+    text = mapped_controls(text, lambda _: "_")
     steps = [step.strip() for step in text.split("/")]
     kept = "/".join(step for step in steps if not _NO_STEP.fullmatch(step)) or "unnamed"
     if len(kept) > MAX_SUFFIX:

@@ -7,7 +7,6 @@ import json
 import re
 import secrets
 import sys
-import unicodedata
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from cyclopts import Parameter
+
+from tenancy.names import mapped_controls
 
 if TYPE_CHECKING:
     from audit.trail import Trail
@@ -50,6 +51,7 @@ class Common:
 
 DEFAULT = Common()
 
+_LINE_ENDS: Final = "\n\t\u2028\u2029"
 _UNENCODED: Final = re.compile("[\ud800-\udfff]")
 _UNSHOWN: Final = re.compile("[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 
@@ -169,10 +171,7 @@ def note(text: str) -> None:
 
 def clean(text: str) -> str:
     """`text` without control characters, which a document could use to write to the terminal; lines stay."""
-    return "".join(
-        character if character in "\n\t" or unicodedata.category(character) not in {"Cc", "Cf", "Cs"} else "�"
-        for character in text
-    )
+    return mapped_controls(text, lambda character: character if character in _LINE_ENDS else "�")
 
 
 def one_line(text: str) -> str:

@@ -34,7 +34,7 @@ from service.wiring import Services
 from tenancy.acl import AccessList
 from tenancy.errors import InvalidInput, NotFound
 from tenancy.identity import Role
-from tenancy.names import MAX_DOCUMENT_NAME, nfc_name
+from tenancy.names import document_name as nfc_document
 from tenancy.tenant import TenantHandle
 
 _PREFIX: Final = b"/v1/documents/"
@@ -269,7 +269,7 @@ def document_name(request: Request[Any, Any, Any], suffix: str = "", prefix: byt
         raise Malformed("the document's id is not UTF-8", item="id") from None
     if not name.endswith(suffix):
         raise NotFound("only an access list can be changed in part", remedy="PATCH /v1/documents/{id}/acl")
-    name = nfc_name(name.removesuffix(suffix), "document", limit=MAX_DOCUMENT_NAME)
+    name = nfc_document(name.removesuffix(suffix))
     if not _DOTS.isdisjoint(name.split("/")):
         raise InvalidInput("an id must not hold . or .. between slashes", item="id", remedy="proxies resolve them")
     return name

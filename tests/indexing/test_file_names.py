@@ -29,3 +29,21 @@ def test_a_name_in_an_older_encoding_is_read(encoding: str, name: str) -> None:
 def test_utf8_is_itself_in_one_form_and_what_is_nothing_is_written_out() -> None:
     assert readable("u\u0308ber.txt") == ("über.txt", True)
     assert readable(os.fsdecode(b"a\xff\xfe\x80.txt")) == ("a\\xff\\xfe\\x80.txt", False)
+
+
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [
+        ("a\nb.txt", "a\\nb.txt"), ("\x1b[2J", "\\x1b[2J"), ("a\u200bb", "a\\u200bb"), ("a\u200cb", "a\\u200cb"),
+        ("\u200fعقد.pdf", "\\u200fعقد.pdf"), ("\U000e0062", "\\U000e0062"),
+    ],
+)  # fmt: skip
+def test_what_nobody_sees_is_written_out(part: str, told: str) -> None:
+    assert readable(part) == (told, False)
+
+
+@pytest.mark.parametrize(
+    "part", ["نامه\u200cها.txt", "\U0001f468\u200d\U0001f469\u200d\U0001f467.png", " a.txt ", "\u3000.md"]
+)
+def test_joiners_in_their_place_and_outer_blanks_stay(part: str) -> None:
+    assert readable(part) == (part, True)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from indexing import batch, documents
-from indexing.acl_rules import Decision
+from indexing.acl_rules import AccessRules, Decision
 from indexing.batch import ingest_paths
 from indexing.embed import EmbeddingSettings, Vectors, load_embedder
 from indexing.embedders.hashing import HashingEmbedder
@@ -305,3 +305,40 @@ def test_chunks_of_several_documents_are_embedded_in_one_call(
         (folder / "hr" / f"{number}.txt").write_text(f"document {number}")
     assert len(run(acme, folder)) == 12
     assert calls == [8, 4]
+
+
+def test_names_with_joiners_outer_blanks_and_what_nobody_sees_are_indexed(acme: Company, tmp_path: Path) -> None:
+    plain = ["نامه\u200cها.txt", "\U0001f468\u200d\U0001f469\u200d\U0001f467.txt", " blank.txt ", "back\\slash.txt"]
+    told = {
+        "line\nfeed.txt": "line\\nfeed.txt",
+        "re\u200bport.txt": "re\\u200bport.txt",
+        "re\u200dport.txt": "re\\u200dport.txt",
+    }
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    for name in (*plain, *told):
+        (docs / name).write_text(f"The text of {name!a}.")
+    rules = AccessRules(written(tmp_path / ".rules.toml", '[[rule]]\npath = "*.txt*"\nallow = ["tenant"]\n'))
+    expected = sorted([*plain, *told.values()])
+    for status in ("added", "unchanged"):
+        found = run(acme, docs, decide=lambda entry: rules.decide(entry.lies))
+        assert sorted(found) == [(name, status) for name in expected]
+    shown = {name: documents.show_document(acme.handle, name) for name in expected}
+    assert {name for name, detail in shown.items() if "uncertain_name" in detail.warnings} == set(told.values())
+    assert all(detail.access == AccessList.of(["tenant"]) for detail in shown.values())
+
+
+def test_a_copy_of_a_file_whose_name_is_written_out_is_no_move_while_watching(acme: Company, tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "re\u200bport.txt").write_text("The text.")
+    run(acme, docs)
+    copy = docs / "copy.txt"
+    copy.write_text("The text.")
+    assert run(acme, docs, only=[copy]) == [("copy.txt", "added")]
+    assert names(acme) == ["copy.txt", "re\\u200bport.txt"]
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path

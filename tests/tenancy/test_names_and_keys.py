@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tenancy.errors import AlreadyExists, Corrupt, InvalidInput
 from tenancy.keys import RootKey, create_master_key, decrypt, encrypt, load_master_key
-from tenancy.names import enc, nfc_name
+from tenancy.names import document_name, enc, mapped_controls, nfc_name
 
 parts = st.lists(st.one_of(st.none(), st.binary(max_size=20)), max_size=5)
 
@@ -77,3 +77,40 @@ def test_a_bad_master_key_says_what_is_wrong(tmp_path: Path, text: str) -> None:
         load_master_key(None, text)
     with pytest.raises(InvalidInput, match="does not exist"):
         load_master_key(tmp_path / "none", None)
+
+
+PERSIAN = "نامه\u200cهای می\u200cخواهم.pdf"
+FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467\U0001f3fd\u200d\u2764\ufe0f\u200d\U0001f525 photo.jpg"
+
+
+@pytest.mark.parametrize(
+    "text", [PERSIAN, FAMILY, "क्\u200dष and क्\u200cष", "അവന്\u200d", " a.txt", "a ", "\u3000a", "a" * 1000]
+)
+def test_what_files_are_called_may_hold_joiners_in_their_place_and_blanks_at_its_ends(text: str) -> None:
+    assert document_name(text) == text
+    assert mapped_controls(text, lambda _: "!") == text
+    if len(text) < 200:
+        with pytest.raises(InvalidInput):
+            nfc_name(text, "user")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("re\u200cport", "re!port"), ("re\u200dport", "re!port"), ("\u200ca", "!a"), ("نامه\u200c", "نامه!"),
+        ("نامه\u200c\u200cها", "نامه!!ها"), ("\u0631\u200c\u0627", "\u0631!\u0627"), ("क्\u200c", "क्!"),
+        ("\U0001f468\u200d", "\U0001f468!"), ("a\U0001f468\u200db", "a\U0001f468!b"), ("a\n", "a!"),
+        ("\x1b[2J", "![2J"),
+        ("a\u202eb", "a!b"), ("\u200e", "!"), ("a\tb", "a!b"), ("a\u2028b", "a!b"), ("a\xadb", "a!b"),
+    ],
+)  # fmt: skip
+def test_elsewhere_what_nobody_sees_is_refused(text: str, shown: str) -> None:
+    with pytest.raises(InvalidInput):
+        document_name(text)
+    assert mapped_controls(text, lambda _: "!") == shown
+
+
+@pytest.mark.parametrize("text", ["", " ", "\u3000\u00a0", "\ud800", "x" * 1001])
+def test_a_document_is_called_something(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        document_name(text)

@@ -19,6 +19,7 @@ from litestar.testing import TestClient
 
 from cache.openings import close_template, open_template
 from indexing.chunk import Chunking
+from indexing.pipeline import parse_here
 from service.app import create_app
 from service.settings import Settings, load_settings
 from service.wiring import Services, build
@@ -62,7 +63,8 @@ class Deployment:
     def _start(self) -> None:
         structlog.configure(processors=[self._watch])
         services = for_any_model(build(self.settings, MASTER))
-        pipeline = replace(services.pipeline, chunking=Chunking(PARAGRAPH, 0))
+        # A process for each tenant's files would take most of the time of thousands of runs; tests of it are elsewhere.
+        pipeline = replace(services.pipeline, chunking=Chunking(PARAGRAPH, 0), parse=parse_here)
         self.services: Services = replace(services, pipeline=pipeline)
         self._client = TestClient(create_app(self.services))
         self._client.__enter__()

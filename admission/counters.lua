@@ -340,6 +340,7 @@ function steps.reap()
 end
 
 -- What was used while the store was away, once; where the lease was taken after all, it is settled instead.
+-- A month or a life that has not begun here does not begin with it: all that it used is read from the record, this too.
 function steps.report()
   local id, total, parts, recent = unpack(data)
   if redis.call('EXISTS', P .. 'b:' .. id) == 1 then return {false, {}} end
@@ -351,7 +352,6 @@ function steps.report()
   else
     for _, part in ipairs(parts) do
       local own = counts(part[1])
-      begun(part, own)
       book(own, total, recent)
       crossings(part, own, crossed)
       changed[part[1]] = true

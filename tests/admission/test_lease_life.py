@@ -136,3 +136,39 @@ def test_a_block_has_its_lease_whoever_asks_beside_it_or_leaves(acme: Company, f
     asyncio.run(main())
     assert seen["admitted"] > 20
     assert seen["cancelled"] > 10
+
+
+def test_what_many_afford_at_one_time_is_never_more_than_there_is(acme: Company) -> None:
+    """As documents do, whose cost shows when they are parsed: each is held whole, or refused and costs nothing."""
+    chance, ana = random.Random(7), acme.principal("ana")
+    counters = Far(chance)
+    gate = Gate(counters, lambda _tenant: TenantLimits(tenant=Limits(money_per_month=10_000)))
+    scope, spent, refused = tenant_scope(ana.tenant_id), 0, 0
+
+    async def load(guess: int, cost: int) -> None:
+        nonlocal spent, refused
+        try:
+            async with gate.admit(ana, Estimate(0, 0), price=lambda *_: guess) as lease:
+                for part in (cost // 3, cost):
+                    await lease.afford(part)
+                    assert (await counters.use(scope)).month.money + (await counters.use(scope)).held.money <= 10_000
+                spent += cost
+                await lease.settle(0, 0, cost)
+        except LimitExceeded:
+            refused += 1
+
+    async def main() -> None:
+        tasks = [asyncio.create_task(load(chance.randrange(300), chance.randrange(1_500))) for _ in range(60)]
+        for task in chance.sample(tasks, 10):
+            for _ in range(3):
+                await asyncio.sleep(0)
+            task.cancel()
+        ended = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 20)
+        assert all(one is None or isinstance(one, asyncio.CancelledError) for one in ended)
+        use = await counters.use(scope)
+        assert use.held == use.flight == NO_AMOUNTS
+        assert use.month.money == spent <= 10_000
+        assert refused > 10
+        assert spent > 5_000
+
+    asyncio.run(main())

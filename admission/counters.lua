@@ -315,7 +315,7 @@ function steps.leave()
 end
 
 -- Where nobody looked for longer than a lease lives, the store or all servers were away: what lives gets another time
--- to say so.
+-- to say so. That is known until all that expired was looked at, which may take several steps.
 function steps.reap()
   local seen, ended = tonumber(redis.call('GET', P .. 'seen') or false), {}
   local expired = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', string.format('%.6f', now), 'LIMIT', 0, data[1])
@@ -334,11 +334,13 @@ function steps.reap()
   for _, id in ipairs(expired) do
     if renewed[id] then keep(id, renewed[id]) else gone(id) end
   end
-  redis.call('SET', P .. 'seen', string.format('%.6f', now), 'EX', KEPT)
-  return {#expired == data[1], ended}
+  local more = #expired == data[1]
+  if not more then redis.call('SET', P .. 'seen', string.format('%.6f', now), 'EX', KEPT) end
+  return {more, ended}
 end
 
 -- What was used while the store was away, once; where the lease was taken after all, it is settled instead.
+-- A month or a life that has not begun here does not begin with it: all that it used is read from the record, this too.
 function steps.report()
   local id, total, parts, recent = unpack(data)
   if redis.call('EXISTS', P .. 'b:' .. id) == 1 then return {false, {}} end
@@ -350,7 +352,6 @@ function steps.report()
   else
     for _, part in ipairs(parts) do
       local own = counts(part[1])
-      begun(part, own)
       book(own, total, recent)
       crossings(part, own, crossed)
       changed[part[1]] = true

@@ -28,16 +28,24 @@ Key = tuple[str, ...]
 class _Recent:
     """A tenant or a user. `asked` is when the last request ended that somebody waited for; of those that are there
     `people` are such, `wanted` are all, and `running` those that are served. `eager`: when it was more than its part.
+    `service` has faded up to `faded`.
     """
 
     weight: float = 1.0
     service: float = 0.0
+    faded: float = 0.0
     asked: float = -math.inf
     eager: float = -math.inf
     people: int = 0
     wanted: int = 0
     running: int = 0
     children: dict[str, _Recent] = field(default_factory=dict)
+
+    def receives(self, service: float, now: float, fade_s: float) -> None:
+        if now > self.faded:
+            self.service *= math.exp((self.faded - now) / fade_s)
+            self.faded = now
+        self.service += service
 
 
 class Pace:
@@ -49,7 +57,7 @@ class Pace:
         self.fade_s = fade_s
         self.clock = clock
         self._root = _Recent()
-        self._faded = clock()
+        self._looked = clock()
 
     def waits(self, party: Party, *, person: bool) -> None:
         """A request begins to wait, and a person for it."""
@@ -64,17 +72,25 @@ class Pace:
 
     def served(self, party: Party, service: float) -> None:
         """So much was done for a request that is served; below zero, less than was thought."""
+        now = self.clock()
         for recent in self._of(party):
-            recent.service += service
+            recent.receives(service, now, self.fade_s)
 
     def ends(self, party: Party, *, person: bool, running: bool) -> None:
         """A request that was served, or waited, is gone."""
+        now = self.clock()
         for recent in self._of(party):
             recent.wanted -= 1
             recent.running -= running
             if person:
                 recent.people -= 1
-                recent.asked = self.clock()
+                recent.asked = now
+        if now >= self._looked + self.fade_s:
+            # Where nobody is ever held, nobody else looks who is gone.
+            self._looked = now
+            self._here(self._root, now)
+            for tenant in self._root.children.values():
+                self._here(tenant, now)
 
     def held(self, slots: int, most: int) -> frozenset[Key]:
         """Who may have no further slot now: those that are ahead, where they have `most` together already.
@@ -83,10 +99,7 @@ class Pace:
         not, and were served more than their part, while one is there that is, and was not. Likewise the users of each
         tenant.
         """
-        now = self.clock()
-        keep = math.exp((self._faded - now) / self.fade_s)
-        self._faded = now
-        return frozenset(self._held(self._root, (), slots, most, keep))
+        return frozenset(self._held(self._root, (), slots, most, self.clock()))
 
     def _of(self, party: Party) -> Iterator[_Recent]:
         if party.tenant:
@@ -95,30 +108,29 @@ class Pace:
             yield tenant
             yield tenant.children.setdefault(party.user, _Recent())
 
-    def _held(self, level: _Recent, path: Key, slots: float, most: int, keep: float) -> Iterator[Key]:
-        here = self._here(level, keep)
+    def _held(self, level: _Recent, path: Key, slots: float, most: int, now: float) -> Iterator[Key]:
+        here = self._here(level, now)
         weights = sum(recent.weight for recent in here.values())
         mean = sum(recent.service for recent in here.values()) / weights if here else math.inf
         ahead, modest = {}, False
         for name, recent in level.children.items():
             part = max(1.0, slots * recent.weight / weights) if name in here else slots
             if recent.wanted > part:
-                recent.eager = self._faded
-            eager = recent.eager >= self._faded - self.fade_s
+                recent.eager = now
+            eager = recent.eager >= now - self.fade_s
             if eager and recent.service > mean * recent.weight:
                 ahead[name] = recent
             modest |= not eager and name in here and recent.service <= mean * recent.weight
             if not path:
-                yield from self._held(recent, (name,), part, most, keep)
+                yield from self._held(recent, (name,), part, most, now)
         if modest and sum(recent.running for recent in ahead.values()) >= most:
             yield from ((*path, name) for name in ahead)
 
-    def _here(self, level: _Recent, keep: float) -> dict[str, _Recent]:
+    def _here(self, level: _Recent, now: float) -> dict[str, _Recent]:
         """Those of one level that are there, after all of it faded; who is long gone is forgotten."""
-        late = self.clock() - self.fade_s
-        here = {}
+        late, here = now - self.fade_s, {}
         for name, recent in list(level.children.items()):
-            recent.service *= keep
+            recent.receives(0.0, now, self.fade_s)
             if recent.people or recent.asked >= late:
                 here[name] = recent
             elif not recent.wanted and recent.service < 1:

@@ -49,6 +49,8 @@ class _Waiting:
     wait_s: float
     since: float
     refused: Refused | None = None
+    asked: bool = False
+    """Whether its lease is being asked for now: the answer to another would be taken for one that nobody needs."""
     decided: asyncio.Future[Granted | Refused] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -221,7 +223,8 @@ class WaitingRoom:
         """Try those not yet tried until one leaves the queue, which changes the order. Returns whether one left."""
         for place in self._fair.heads():
             waiting = place.item
-            if place in seen.tried or place.state != "waiting" or not seen.closed.isdisjoint(waiting.scopes):
+            passed = waiting.asked or place in seen.tried or place.state != "waiting"
+            if passed or not seen.closed.isdisjoint(waiting.scopes):
                 continue
             seen.tried.add(place)
             refused = seen.foreseen(waiting)
@@ -239,6 +242,7 @@ class WaitingRoom:
     async def _try(self, place: Place[_Waiting]) -> Refused | None:
         """Ask for one; returns why not."""
         waiting = place.item
+        waiting.asked = True
         try:
             found = await self._take(waiting.ask)
         except Exception as error:  # noqa: BLE001 (it is raised where the request waits)
@@ -246,6 +250,8 @@ class WaitingRoom:
                 waiting.decided.set_exception(error)
             self._out(place)
             return None
+        finally:
+            waiting.asked = False
         if isinstance(found, Granted):
             waiting.refused = None
             if place.state != "waiting" or waiting.decided.done():

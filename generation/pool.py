@@ -222,7 +222,7 @@ class Pool:
                 ticket.leave()
                 if attempt.lost:
                     self._quarantine.crashed(digest)
-            if not attempt.lost:
+            if not attempt.lost and tried is not None:  # a beginning that was read answers nothing
                 self._quarantine.cleared(digest)
 
     async def join(self, replica: Replica) -> None:

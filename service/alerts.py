@@ -120,8 +120,14 @@ class Alerts:
 
 
 def _require_private(address: str) -> None:
-    parts = urlsplit(address)
-    host = parts.hostname or ""
+    try:
+        # What the client cannot read would end the task that posts, at the first alert.
+        parts = urlsplit(str(httpx.URL(address)))
+        host, _ = parts.hostname or "", parts.port
+    except (ValueError, httpx.InvalidURL):
+        raise InvalidInput(
+            "the address for alerts is no URL", item="admission.alerts.webhook", remedy="give an https address"
+        ) from None
     if parts.scheme == "https" and host:
         return
     if parts.scheme != "http" or not host or not is_loopback(host):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ from admission.away import WithAllowance
 from admission.counters import Ask, Granted, Refused
 from admission.gate import Estimate, Gate
 from admission.lease import STEP
-from admission.limits import NO_AMOUNTS, Amounts, Budget, Limits, TenantLimits
+from admission.limits import NO_AMOUNTS, Amounts, Budget, Draw, Limits, TenantLimits
 from admission.redis import RedisCounters
 from admission.redis_link import Link
 from admission.scopes import Scope, root_scope, tenant_scope, user_scope
+from admission.tally import month_of
 from tenancy.errors import LimitExceeded, LimitsUnavailable
 from tenancy.identity import Principal
 from tenancy.limits import Away
@@ -286,6 +288,47 @@ def test_a_root_is_recalled_also_while_the_store_is_away(counters: WithAllowance
     run(main(), counters)
 
 
+def test_a_store_that_comes_back_empty_begins_no_month_or_life_with_the_allowance_alone(tmp_path: Path) -> None:
+    """What was used before it was lost is told from the record when it is asked for: it must not be begun by then."""
+    server = RedisServer(tmp_path / "forgetful")
+    server.start()
+    counters = WithAllowance(RedisCounters(Link(msgspec.structs.replace(settings_of(server), retry_s=1e-6))))
+    told: list[str] = []
+
+    async def main() -> None:
+        ends = time.time() + 3_600
+        root = draw(root_scope("acme", "r"), Budget(requests=10), until=ends)
+        draws = (root, tenant(money_per_month=100))
+        month = month_of(time.time())
+
+        async def emptied(_draws: tuple[Draw, ...]) -> None:
+            told.append(month)
+            await counters.seed(month, {ACME: 97})
+
+        assert isinstance(counters.store, RedisCounters)
+        counters.store.emptied = emptied
+        await counters.seed(month, {ACME: 90})
+        await spend(counters, with_allowance(ask(*draws)), amounts(0, 0, 4))
+        server.kill()
+        assert await spend(counters, with_allowance(ask(*draws)), amounts(0, 0, 3))
+        server.start()
+        await counters.reap()
+        assert counters.counts["waiting"] == 0
+        use = await counters.use(root.scope)
+        assert not use.life.requests, "so that it is asked for"
+        assert (use.minute.requests, use.minute.money) == (1, 3)
+        await counters.recall(root.scope, ends, Amounts(2, 0, 0, 7))
+        refusal = await refused(counters, ask(*draws, need=amounts(0, 0, 4)))  # type: ignore[arg-type]
+        assert (refusal.bound, refusal.used) == ("money_per_month", 97)
+        assert (await counters.use(root.scope)).life == Amounts(2, 0, 0, 7)
+        assert told == [month]
+
+    try:
+        run(main(), counters)
+    finally:
+        server.kill()
+
+
 # --- At the gate --------------------------------------------------------------------------------------------------
 
 
@@ -362,8 +405,6 @@ def test_a_store_that_lost_all_is_told_what_months_have_cost(tmp_path: Path, ana
         async with gate.admit(ana, Estimate(2, 0), price=lambda read, _: read) as lease:
             await lease.settle(2, 0)
         assert (await counters.use(tenant_scope(ana.tenant_id))).month.money == 100
-
-    from admission.tally import month_of
 
     try:
         run(main(), counters)

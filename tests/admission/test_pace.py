@@ -138,3 +138,28 @@ def test_who_is_gone_is_forgotten() -> None:
     desk.now = 1_000.0
     assert not desk.held
     assert not desk.pace._root.children
+
+
+def test_who_is_gone_is_forgotten_though_nobody_is_ever_held() -> None:
+    desk = Desk()
+    for number in range(1_000):
+        desk.now = float(number)
+        for party in (Party(f"t{number}", "u"), Party("acme", f"u{number}")):
+            desk.serve(places := desk.ask(party))
+            desk.queue.leave(places[0])
+    known = desk.pace._root.children
+    assert len(known) < 400, "those of some hundred seconds"
+    assert len(known["acme"].children) < 400
+
+
+def test_service_of_long_ago_counts_less_though_nobody_looked_meanwhile() -> None:
+    desk = Desk()
+    for party, times in ((Party("past", "u"), 9), (QUIET, 1)):
+        desk.serve(places := desk.ask(party, times))
+        for place in places:
+            desk.queue.leave(place)
+    desk.now = 120.0
+    desk.serve(desk.ask(BUSY, 3))
+    desk.ask(Party("past", "u"))
+    desk.ask(BUSY, 3)
+    assert desk.held == {("busy",)}, "what another was served two minutes ago is no reason"

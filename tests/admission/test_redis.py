@@ -140,6 +140,23 @@ def test_a_thousand_expired_leases_are_reaped_in_steps(server: RedisServer) -> N
     run(main(), counters)
 
 
+def test_after_a_long_outage_each_of_many_leases_gets_its_time(server: RedisServer) -> None:
+    clock = Clock()
+    counters = counters_of(server, clock)
+
+    async def main() -> None:
+        leases = [await granted(counters, ask(tenant(), need=amounts(1))) for _ in range(250)]
+        assert await counters.reap() == ()
+        clock.now += 300
+        assert await counters.reap() == (), "nobody had a chance to renew them, in whichever step they are looked at"
+        clock.now += 15
+        assert await counters.reap() == ()
+        clock.now += 16
+        assert sorted(one.lease for one in await counters.reap()) == sorted(leases)
+
+    run(main(), counters)
+
+
 def test_a_script_that_the_server_forgot_is_sent_again(server: RedisServer) -> None:
     counters = counters_of(server)
 

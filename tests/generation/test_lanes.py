@@ -573,6 +573,62 @@ def test_no_bound_is_ever_passed_and_all_end_well(
     asyncio.run(run())
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["ask", "ask", "ask", "wrote", "begun", "leave", "cancel", "later"]), st.integers(0, 99)
+        ),
+        max_size=80,
+    ),
+    st.integers(1, 2),
+    st.integers(1, 3),
+    st.sampled_from([None, 2]),
+)
+def test_whoever_is_paced_is_served_in_the_end_and_no_count_stays(
+    steps: list[tuple[str, int]], seats: int, pace: int, tenant_slots: int | None
+) -> None:
+    async def run() -> None:
+        terms = LaneTerms(slots=3, small_tokens=1_000, guest_slots=1, pace_slots=pace, tenant_slots=tenant_slots)
+        room, clock = Room(seats, terms), Clock()
+        room.lanes.pace = room.lanes.fair.pace = Pace(30.0, clock)
+        asked: list[asyncio.Task[Ticket[Seat]]] = []
+
+        def seated() -> list[Ticket[Seat]]:
+            done = [task.result() for task in asked if task.done() and not task.cancelled()]
+            return [ticket for ticket in done if not ticket._left]
+
+        for what, number in steps:
+            if what == "ask":
+                party = Party(
+                    f"t{number % 3}", f"u{number % 2}", 1.0 + number % 2, "batch" if number > 90 else "interactive"
+                )
+                asked.append(await room.ask((SMALL, BIG)[number % 5 == 0], party=party, piece=number % 7 == 0))
+            elif what == "cancel" and asked:
+                asked[number % len(asked)].cancel()
+            elif what == "later":
+                clock.now += number
+            elif here := seated():
+                ticket = here[number % len(here)]
+                if what == "wrote":
+                    ticket.wrote(number)
+                else:
+                    ticket.begun() if what == "begun" else ticket.leave()
+            await settle()
+        while here := seated():
+            here[0].leave()
+            await settle()
+        assert all(task.done() for task in asked), "whoever waited was seated in the end"
+        assert room.empty()
+        assert not room.lanes.fair._held
+        assert not room.lanes.fair.running
+        clock.now += 1e6
+        room.lanes.pace.held(3, 1)
+        assert not room.lanes.pace._root.children, "nobody counts as there"
+
+    asyncio.run(run())
+
+
 def _require_bounds(room: Room, terms: LaneTerms, seated: list[Ticket[Seat]]) -> None:
     for seat in room.seats:
         mine = [ticket for ticket in seated if ticket.seat is seat]

@@ -5,20 +5,32 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise, takewhile
 from typing import Any
 
 import pytest
 
 from admission.fair import Party
+from generation.breaker import BreakerTerms
 from generation.generator import Finish, Piece, Usage, prompt_tokens
 from generation.lanes import LaneTerms
 from generation.pieces import Pauses, beginnings
 from generation.pool import Pool
 from generation.prompt import PromptSource
+from generation.quarantine import Quarantined
 from tests.generation.prompts import finish_of, prompt, soon, text_of
-from tests.generation.test_pool import ANSWER, pool_of, run
-from tests.support.sglang_stand_in import Connection, Fault, StandIn, cut_after, recorded_lines, status, stream
+from tests.generation.test_pool import ANSWER, at_rest, pool_of, run, until
+from tests.support.sglang_stand_in import (
+    Connection,
+    Fault,
+    StandIn,
+    cut_after,
+    recorded_lines,
+    stall_after,
+    status,
+    stream,
+)
 
 LONG = prompt("How many days?", PromptSource("S1", "a.md", "A", " ".join(f"rule {number}" for number in range(3_000))))
 TERMS = LaneTerms(slots=8, small_tokens=1_000, piece_tokens=2_000, piece_pause=4)
@@ -137,6 +149,81 @@ def test_where_a_piece_fails_the_request_goes_on_whole(fault: Fault) -> None:
             assert pool._lanes.fair.running == 0
 
     assert [body["max_tokens"] for body in bodies(run(1, test))] == [1, 64]
+
+
+def test_pieces_that_were_read_clear_no_request_under_which_the_server_stopped() -> None:
+    async def test(server: StandIn) -> None:
+        server.usual = remembering()
+        async with pool_of(server, lanes=TERMS, breaker_terms=BreakerTerms(failures=9, pause_s=600)) as pool:
+            pieces = len(list(beginnings(LONG, prompt_tokens(LONG, pool.count), 2_000)))
+            for _ in range(2):
+                server.faults = [*[remembering()] * pieces, cut_after(2)]
+                assert finish_of(await ask(pool)).reason == "error"
+            with pytest.raises(Quarantined):
+                await ask(pool)
+
+    run(1, test)
+
+
+@pytest.mark.parametrize("stage", ["no slot", "a piece", "a pause", "the answer"])
+def test_whoever_leaves_while_pieces_are_read_leaves_nothing_behind(stage: str) -> None:
+    seen: dict[str, int] = {}
+
+    async def test(server: StandIn) -> None:
+        lanes = replace(TERMS, slots=1 if stage == "no slot" else 8)
+        async with pool_of(server, lanes=lanes) as pool:
+            server.usual = remembering()
+            await ask(pool)
+            before, other = len(server.generations), None
+            if stage in {"no slot", "a pause"}:
+                server.faults = [stall_after(3)]
+                other = asyncio.create_task(ask(pool, prompt()))
+                await until(lambda: pool.replicas[0].load.streaming == 1)
+                before += 1
+            server.faults = {"a piece": [remembering(), stall_after(0)]}.get(stage, [])
+            if stage == "the answer":
+                server.faults = [*[remembering()] * (before - 1), stall_after(3)]
+            task = asyncio.create_task(ask(pool))
+            read = {"no slot": 0, "a piece": 2, "a pause": 1, "the answer": before}[stage]
+            await until(lambda: len(server.generations) == before + read)
+            if stage == "no slot":
+                await until(lambda: pool._lanes.waiting == 1)
+            if stage == "a pause":
+                await until(lambda: len(pool._lanes.pauses._running) == 1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            seen.update(sent=len(server.generations) - before, stopped=len(server.aborts))
+            if other is not None:
+                server.release.set()
+                await other
+            assert at_rest(pool)
+            assert not pool._lanes.pauses._running
+            assert not pool._lanes.fair.running
+            server.faults, server.usual = [], remembering()
+            assert text_of(await ask(pool)) == ANSWER
+
+    (server,) = run(1, test)
+    assert seen["stopped"] == (stage in {"a piece", "the answer"}), "the engine is told to stop where it does anything"
+    assert set(server.aborts) <= {request.body["rid"] for request in server.generations}
+    assert seen["sent"] == {"no slot": 0, "a piece": 2, "a pause": 1}.get(stage, seen["sent"])
+
+
+def test_any_size_of_a_piece_and_any_script_gives_beginnings_of_the_same_text() -> None:
+    text = "Urlaub 🏖️👩‍👩‍👧 é e\u0301 年假三十天 ‮abc‬ " * 40
+    what = prompt("👩‍👩‍👧?", PromptSource("S1", "a.md", "A", text))
+    whole = "".join(message.content for message in what.messages)
+    for size in (1, 7, 1_000_000):
+        before = ""
+        for part in beginnings(what, 500, size):
+            assert [message.role for message in part.messages] == [message.role for message in what.messages]
+            found = "".join(message.content for message in part.messages)
+            assert whole.startswith(found)
+            assert len(found) >= len(before)
+            before = found
+        assert len(before) < len(whole)
+    assert len(list(beginnings(what, 500, 1))) == 499
+    assert not list(beginnings(what, 500, 1_000_000))
 
 
 def test_all_pieces_go_to_the_replica_that_has_the_first() -> None:

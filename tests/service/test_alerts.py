@@ -77,6 +77,9 @@ def test_alerts_are_not_sent_in_the_clear(tmp_path: Path) -> None:
     for settings in (
         AlertSettings(webhook="http://hooks.example/b"),
         AlertSettings(webhook="ftp://hooks.example/b"),
+        AlertSettings(webhook="https://hooks.example:port/b"),
+        AlertSettings(webhook="https://hooks.example:99999/b"),
+        AlertSettings(webhook="https://[::1/b"),
         AlertSettings(webhook="https://hooks.example/b", token_file=str(tmp_path / "none")),
     ):
         with pytest.raises(InvalidInput):

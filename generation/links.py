@@ -61,6 +61,13 @@ _START: Final = regex.compile(
     """,
     regex.VERBOSE,
 )
+# What is an address wherever it stands; and the last label of what may be a server's name at the beginning of a word.
+_SPOKEN: Final = regex.compile(
+    r"(?i)\]\(|\]:|@|//|\\\\|www\.|[a-z][a-z0-9+.\-]{1,30}:(?=[^\s:])|\d{1,3}(?:\.\d{1,3}){3}(?=[:/?])"
+)
+_HOST: Final = regex.compile(rf"[\W_]*(?:{_LABEL}\.)+(\p{{L}}{{2,24}}|xn--[a-z0-9-]+)\.?(?=[/?\#:]|[^{_LETTER}.]|$)")
+_SERVERS: Final = frozenset(_COMMON.split("|")) - {"zip", "mov", "sh", "pl", "ai", "ml", "pro", "name"}
+"""Ends of servers' names that are no ends of files' names."""
 _ADDRESS: Final = regex.compile(r"[:/.\\&#?%@]")
 _ESCAPED: Final = regex.compile(r"\\([!-/:-@\[-`{-~])")
 _TAG: Final = regex.compile(r"<[A-Za-z/!?]")
@@ -267,6 +274,27 @@ class LinkCheck:
                 said = self._replaced()
             self._ready.append(said)
             del self._queue[0]
+
+
+def title_alone(title: str) -> str:
+    """A source's title where nothing is cited: paths and names of files stay, other addresses go, as in `LinkCheck`.
+
+    "notes.zip#member/x.com" is what a document is called, though its parts look like names of servers.
+    """
+    words = title.split(" ")
+    if "<" not in title and any(map(_is_path, words)):
+        return " ".join(word if _is_path(word) else title_alone(word) for word in words)
+    check = LinkCheck(())
+    return check.feed(title) + check.flush()
+
+
+def _is_path(word: str) -> bool:
+    """Whether `word` is the name of a file, or a path, that `LinkCheck` takes for an address, and no browser does."""
+    found = _START.search(word)
+    if found is None or _hidden(word) or _SPOKEN.search(word):
+        return False
+    host = _HOST.match(word)
+    return host is None or (word[host.end() :][:1] not in set("/?\\:") and host.group(1).casefold() not in _SERVERS)
 
 
 class NoImages:

@@ -40,15 +40,16 @@ _ALIKE: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class PruneLimit:
-    """How much one run may remove: at most `documents`, or where that is None, 20 or a fifth of a folder's documents,
-    whichever is more, and never all of them because the folder shows no file: it may not be mounted."""
+    """How much one run may remove: at most `documents`. Where that is None, half of a folder's documents up to 20 of
+    them, or a fifth, whichever is more (one in any case), and nothing where the folder shows no file: it may not be
+    mounted."""
 
     documents: int | None = None
 
     def refuses(self, gone: int, known: int, met: int) -> bool:
         if self.documents is not None:
             return gone > self.documents
-        return gone > max(20, known // 5) or (gone > 0 and met == 0)
+        return gone > max(1, min(20, known // 2), known // 5) or (gone > 0 and met == 0)
 
 
 class Run:

@@ -11,8 +11,7 @@ from generation.canary import CanaryCheck
 from generation.guardrails.failure import BlockedAnswer, BlockedTopic, RailFailed, UncitedAnswer
 from generation.guardrails.masks import Masks
 from generation.guardrails.rails import Leaving, Rails
-from generation.links import LinkCheck, NoImages
-from generation.output import Chain
+from generation.links import LinkCheck, title_alone, without_images
 from retrieval.abstain import Evidence, not_found
 from retrieval.citations import Citation
 from retrieval.plan import Plan
@@ -79,8 +78,8 @@ def shown_citations(rails: Rails, citations: Iterable[Citation]) -> tuple[Citati
 
 def said_not_found(question: str, evidence: Evidence) -> str:
     """What is said in the place of an answer. It cites nothing, so that no address leaves in a title that it names."""
-    checks = Chain([LinkCheck(()), NoImages()])
-    return checks.feed(not_found(question, evidence)) + checks.flush()
+    titles = tuple(title_alone(title) for title in evidence.nearest)
+    return without_images(not_found(question, replace(evidence, nearest=titles)))
 
 
 def shown_evidence(rails: Rails, evidence: Evidence) -> Evidence:

@@ -7,6 +7,8 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
+import regex
+
 from indexing.parse.building import Building
 from indexing.parse.decode import decode
 from indexing.parse.failure import ParseFailure
@@ -29,12 +31,20 @@ csv.field_size_limit(2**31 - 1)
 
 _DELIMITERS: Final = ",;\t|"
 _HEAD: Final = 8192
+_SIGNS: Final = r"[-+−(]?\s?(?:\p{Sc}\s?)?"
+_DECIMAL: Final = regex.compile(rf"{_SIGNS}\d[\d.,' ]*[.,]\d+\)?\s?(?:%|\p{{Sc}})?")
+_VALUE: Final = regex.compile(
+    rf"{_SIGNS}\d[\d.,' ]*\)?\s?(?:%|\p{{Sc}})?"
+    r"|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[T ]\d{1,2}:\d{2}.{0,20})?"
+)
+"""A number or a date."""
 _HINT: Final = "sep="
 """How Excel is told the delimiter, on a line before the header."""
 
 
 def read_csv(source: Source, limits: ParseLimits) -> list[ParseResult]:
-    """The first row is the header, unless it is a title above the table: one cell of three or more, and a fuller row.
+    """The first row is the header, unless it is a title above the table: one cell of three or more, and a fuller row;
+    or values: it begins with a number or a date, or holds a decimal number. Then there is none.
 
     Raises `ParseFailure` ("empty", "too_large").
     """
@@ -55,17 +65,18 @@ def read_csv(source: Source, limits: ParseLimits) -> list[ParseResult]:
     building = Building(limits.max_characters)
     for above in table.titles:
         building.add(above)
-    building.add("\n".join(table.lines), Kind.TABLE, header=table.lines[0] if table.lines else None)
-    metadata: dict[str, Scalar] = {"rows": max(len(table.lines) - 1, 0)}
+    building.add("\n".join(table.lines), Kind.TABLE, header=table.lines[0] if table.headed else None)
+    metadata: dict[str, Scalar] = {"rows": len(table.lines) - table.headed}
     title = table.titles[0] if table.titles else None
     return [finish(Parsed(building.text(), title, "text/csv", tuple(warnings), metadata, blocks=building.blocks()))]
 
 
 class _Table(NamedTuple):
-    """`lines` are the header and the rows; `wide`: some row has more cells than the header."""
+    """`lines` are the header, where it is `headed`, and the rows; `wide`: some row has more cells than the first."""
 
     titles: list[str]
     lines: list[str]
+    headed: bool
     wide: bool
 
 
@@ -85,7 +96,13 @@ def _table(rows: Iterator[list[str]]) -> _Table:
         wide |= len(following) > len(header)
         lines.append(_line(following))
         following = next(rows, None)
-    return _Table(titles, lines, wide)
+    return _Table(titles, lines, not _are_values(header), wide)
+
+
+def _are_values(row: Sequence[str]) -> bool:
+    # Years, weeks and days are names of columns, too.
+    first = next(filter(None, row), "")
+    return _VALUE.fullmatch(first) is not None or any(_DECIMAL.fullmatch(cell) for cell in row)
 
 
 def _filled(row: Sequence[str]) -> int:

@@ -6,6 +6,7 @@ gets the import path and nothing else: no keys, no settings, no open files but t
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -149,9 +150,7 @@ class _Worker:
             )
         except OSError as error:
             ours.close()
-            raise Unavailable(
-                f"no parser can be started: {error.strerror}", remedy="see the limits on processes"
-            ) from None
+            raise _unstartable(error) from None
         finally:
             theirs.close()
         self._channel = ours
@@ -217,6 +216,14 @@ class _Worker:
     def _ended(self) -> _Lost:
         self._process.kill()
         return _Lost(self._process.wait())
+
+
+def _unstartable(error: OSError) -> Unavailable:
+    if error.errno in {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}:
+        remedy = "see the limits on processes, memory and open files"
+    else:
+        remedy = f"see whether this account may execute {sys.executable}"
+    return Unavailable(f"no parser can be started: {error.strerror}", remedy=remedy)
 
 
 @contextmanager

@@ -77,7 +77,7 @@ app.command(
 )
 app.command("service.cli.key:app", name="key", group=_TENANTS, help="Create, list and revoke API keys.")
 app.command(
-    "service.cli.group:app", name="group", group=_TENANTS, help="Add, remove and list members of groups; groups nest."
+    "service.cli.group:app", name="group", group=_TENANTS, help="Add, remove, list and import members of groups."
 )
 app.command("service.cli.user:app", name="user", group=_TENANTS, help="Delete and erase users of a tenant.")
 app.command(
@@ -86,7 +86,12 @@ app.command(
     group=_TENANTS,
     help="Add, list, show and revoke a tenant's own LoRA adapters.",
 )
-app.command("service.cli.acl:app", name="acl", group=_TENANTS, help="Show or set who may read a document.")
+app.command(
+    "service.cli.acl:app",
+    name="acl",
+    group=_TENANTS,
+    help="Who may read a document, and which nobody or everybody reads.",
+)
 app.command(
     "service.cli.template:app",
     name="template",

@@ -39,7 +39,8 @@ def shadow(
     *,
     change: Annotated[Path, Parameter(help="What is to be tried (TOML): docs/operations/evaluation.md.")],
     tenant: Annotated[
-        list[str] | None, Parameter(name=["--tenant", "-t"], help="A tenant; may be given again. Without: all.")
+        list[str] | None,
+        Parameter(name=["--tenant", "-t"], negative=(), help="A tenant; may be given again. Without: all."),
     ] = None,
     sets: Annotated[
         Path | None, Parameter(help="Folder of sets, TENANT.jsonl each. Without: the set that each tenant keeps.")

@@ -34,7 +34,7 @@ def ingest(
     *paths: Path,
     tenant: Tenant,
     acl: Annotated[Path | None, Parameter(help="Rules by folder (TOML): who may read what.")] = None,
-    manifest: Annotated[Path | None, Parameter(help="Access lists by document (CSV or JSON Lines).")] = None,
+    manifest: Annotated[Path | None, Parameter(help="Readers, title, metadata by file (CSV, JSON Lines).")] = None,
     allow: Labels = (),
     deny: Labels = (),
     posix: Annotated[
@@ -54,7 +54,8 @@ def ingest(
     and nobody reads a new one. Stop with Ctrl-C: the next run goes on.
 
     A file that was renamed or moved within PATH keeps its document, under the access list of its new place. --prune
-    refuses to remove more than 20 documents or a fifth of a folder's, whichever is more, without --prune-limit.
+    refuses to remove more than half of a small folder's documents, or 20 or a fifth of a large one's, without
+    --prune-limit.
 
     Parameters
     ----------

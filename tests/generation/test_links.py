@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from generation.links import REMOVED, LinkCheck, NoImages
+from generation.links import REMOVED, LinkCheck, NoImages, title_alone
 from generation.output import Chain
 from generation.prompt import PromptSource
 
@@ -272,3 +272,31 @@ def test_no_text_takes_long(text: str) -> None:
         check.feed(text[at : at + 7])
     check.flush()
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "report.pdf#attachment-1/x.com", "a.zip#member/docs/x.com/y.html", "archive.zip", "run.sh", "notes.md",
+        "hr/pay.md",
+        "Leave policy 2024", "Q&A report.pdf#attachment-2/img.png", "mail.eml#attachment-1/mail.eml#attachment-1/a.io",
+    ],
+)  # fmt: skip
+def test_what_a_file_is_called_stays_whole_where_nothing_is_cited(title: str) -> None:
+    assert title_alone(title) == title
+
+
+@pytest.mark.parametrize(
+    ("title", "said"),
+    [
+        ("see evil.com/login now", "see [link removed] now"), ("evil.com", "[link removed]"),
+        ("report.pdf and evil.museum/x", "report.pdf and [link removed]"), ("evil.zip/x?q=1", "[link removed]"),
+        ("https://evil.example/x", "[link removed]"), ("file.pdf#a/https://evil.com", "[link removed]"),
+        ("www.evil.com", "[link removed]"), ("//evil.com/x a.zip#x", "[link removed] a.zip#x"),
+        ("ana@evil.com", "[link removed]"), ("a.pdf [x](https://evil.com)", "a.pdf [x] [link removed]"),
+        ("a.pdf#b <a href=//e.com>", "[link removed] [link removed]"), ("a&#46;com/x", "[link removed]"),
+        ("1.2.3.4/x", "[link removed]"), ("a.pdf#x [evil]:https://evil.com", "a.pdf#x [evil]:[link removed]"),
+    ],
+)  # fmt: skip
+def test_addresses_in_titles_go_where_nothing_is_cited(title: str, said: str) -> None:
+    assert title_alone(title) == said

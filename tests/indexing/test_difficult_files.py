@@ -143,6 +143,15 @@ def test_an_empty_folder_is_taken_for_one_that_is_not_mounted(acme: Company, fol
     assert word(run(acme, folder, prune=True, prune_limit=PruneLimit(1))["a.txt"]) == "removed"
 
 
+@pytest.mark.parametrize(
+    ("known", "most"),
+    [(1, 1), (2, 1), (3, 1), (4, 2), (5, 2), (20, 10), (39, 19), (40, 20), (100, 20), (104, 20), (105, 21)],
+)
+def test_of_a_small_folder_half_may_go(known: int, most: int) -> None:
+    assert not PruneLimit().refuses(most, known, 1)
+    assert PruneLimit().refuses(most + 1, known, 1)
+
+
 def test_a_share_decides_for_large_folders() -> None:
     limit = PruneLimit()
     assert not limit.refuses(200, 1_000, 800)

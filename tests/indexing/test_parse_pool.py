@@ -303,3 +303,16 @@ def test_no_worker_outlives_a_pool_that_was_killed() -> None:
             return
         time.sleep(0.05)
     pytest.fail("the worker runs on")
+
+
+def test_an_interpreter_that_may_not_be_executed_is_named(
+    acme: TenantHandle, pools: Callable[..., ParsePool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = tmp_path / "python"
+    plain.write_bytes(b"")
+    for program, remedy in ((plain, "execute"), (tmp_path / "gone", "execute")):
+        monkeypatch.setattr(sys, "executable", str(program))
+        with pytest.raises(Unavailable) as caught:
+            pools().parse(acme, "a.md", NOTE.encode())
+        assert remedy in (caught.value.remedy or "")
+        assert str(program) in (caught.value.remedy or "")

@@ -51,6 +51,23 @@ def test_tabs() -> None:
     assert csv("a\tb\n1\t2").text == "a | b\n1 | 2"
 
 
+@pytest.mark.parametrize(
+    ("text", "header"),
+    [
+        ("1,apple,3\n2,pear,4", None), ("1|apple\n2|pear", None), ("2024-01-31;ok\n2024-02-29;ok", None),
+        ("31.01.2024,5\n01.02.2024,6", None), ("2024-01-31T10:00:00Z,5", None), ("apple,1.5\npear,2.25", None),
+        ("apple,$ 3.50\npear,$ 4.00", None), ("-3,4\n5,6", None), ("12%,x\n13%,y", None), ('"1,200",x\n7,y', None),
+        ("Region,2023,2024\nWest,1,2", "Region | 2023 | 2024"), ("Day,1,2\nx,3,4", "Day | 1 | 2"),
+        ("name,born\nana,1990", "name | born"), ("1st,2nd\n3,4", "1st | 2nd"), ("Q1 2024,v1.5\n3,4", "Q1 2024 | v1.5"),
+        ("name,2024-01-31\nana,5", "name | 2024-01-31"),
+    ],
+)  # fmt: skip
+def test_values_in_the_first_row_are_no_header(text: str, header: str | None) -> None:
+    parsed = csv(text)
+    assert parsed.blocks[0].header == header
+    assert parsed.metadata == {"rows": text.count("\n") + (header is None)}
+
+
 def test_cells_beyond_the_header_are_kept_and_flagged() -> None:
     parsed = csv("a,b\n1,2,3\n4")
     assert parsed.text == "a | b\n1 | 2 | 3\n4"

@@ -1,8 +1,8 @@
 """The process that parses files for one tenant: started by `indexing.parse.pool`, and killed by it at will.
 
 It reads requests from a socket, each with the descriptor of the file to parse, and answers with what
-`parse` gives. Its memory is bounded, it writes no files, and it ends itself where a file takes longer than it may, also
-when nobody is there any more to end it.
+`parse` gives. Its memory is bounded, it writes no files, opens no sockets, and ends itself where a file takes longer
+than it may, also when nobody is there any more to end it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import msgspec
 
 from indexing.parse.failure import ParseFailure, Status
 from indexing.parse.model import Parsed, ParseLimits, ParseResult
+from indexing.parse.privileges import give_up
 from indexing.parse.registry import parse
 
 LENGTH: Final = struct.Struct("<Q")
@@ -77,6 +78,7 @@ def main() -> None:
     """Answer until the other side closes. The arguments are the socket's descriptor and the most memory, in bytes."""
     descriptor, memory_bytes = map(int, sys.argv[1:])
     _confine(memory_bytes)
+    give_up()
     channel = socket.socket(fileno=descriptor)
     # Says that everything is loaded, and takes what loading left behind out of each later collection's way.
     gc.freeze()

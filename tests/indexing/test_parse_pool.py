@@ -171,6 +171,33 @@ def test_a_worker_is_confined(
     assert (memory, files) == (10**9, 0)
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="of Linux")
+def test_a_worker_and_its_children_gain_no_rights_and_reach_no_network(
+    acme: TenantHandle, pools: Callable[..., ParsePool], blow_up: Callable[[str], None]
+) -> None:
+    probe = (
+        "import socket\n"
+        "lines = open('/proc/self/status').readlines()\n"
+        "said = [line.split()[1] for line in lines if line.startswith(('NoNewPrivs', 'Seccomp:'))]\n"
+        "for family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX):\n"
+        "    try:\n        socket.socket(family)\n    except OSError as error:\n        said.append(error.errno)\n"
+        "print(said)"
+    )
+    blow_up(
+        "from indexing.parse.failure import ParseFailure; import subprocess; "
+        f"done = subprocess.run([sys.executable, '-c', {probe!r}], capture_output=True); "
+        "raise ParseFailure('corrupt', done.stdout.decode())"
+    )
+    pool = pools(1)
+    with pytest.raises(ParseFailure) as found:
+        pool.parse(acme, "bad.txt", b"x")
+    privileges, filtered, *refused = eval(found.value.reason)
+    assert privileges == "1"
+    if os.uname().machine in {"x86_64", "aarch64"} and "Seccomp:" in Path("/proc/self/status").read_text():
+        assert (filtered, refused) == ("2", [1, 1, 1])
+    assert [one.text for one in pool.parse(acme, "a.txt", b"words")] == ["words"]  # type: ignore[union-attr]
+
+
 def test_an_inflating_file_stays_within_the_memory_of_its_worker(
     acme: TenantHandle, pools: Callable[..., ParsePool]
 ) -> None:

@@ -40,16 +40,19 @@ _ALIKE: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class PruneLimit:
-    """How much one run may remove: at most `documents`. Where that is None, half of a folder's documents up to 20 of
-    them, or a fifth, whichever is more (one in any case), and nothing where the folder shows no file: it may not be
-    mounted."""
+    """How much one run may remove from a folder: at most `documents`. Where that is None, 20 documents or a fifth of
+    all, whichever is more, and of fewer than 40 files half of them, or one; and nothing where the folder shows no file:
+    it may not be mounted."""
 
     documents: int | None = None
 
-    def refuses(self, gone: int, known: int, met: int) -> bool:
+    def refuses(self, gone: Collection[str], known: Collection[str], met: int) -> bool:
+        """`gone` and `known` are files, one for each document; `met` files are there."""
         if self.documents is not None:
-            return gone > self.documents
-        return gone > max(1, min(20, known // 2), known // 5) or (gone > 0 and met == 0)
+            return len(gone) > self.documents
+        files, lost = len(set(known)), len(set(gone))
+        many = len(gone) > max(20, len(known) // 5) or lost > max(1, min(20, files // 2), files // 5)
+        return many or (lost > 0 and met == 0)
 
 
 class Run:
@@ -108,18 +111,18 @@ class Run:
         for origin, present in self._present.items():
             root = self._roots[origin]
             with self._tenant.reading() as view:
-                known = documents.names_under(view, origin)
+                files = {name: file or name for name, file in documents.names_under(view, origin)}
             gone = [
                 name
-                for name, file in known
+                for name, file in files.items()
                 if name not in self._names
                 and name not in self._moved
-                and (file or name) not in present
-                and (below is None or _lay_below(root, file or name, below))
+                and file not in present
+                and (below is None or _lay_below(root, file, below))
             ]
-            met = len(present) if below is None else len(known)
-            if limit.refuses(len(gone), len(known), met):
-                yield _too_many(str(root), origin, len(gone), len(known))
+            met = len(present) if below is None else len(files)
+            if limit.refuses([files[name] for name in gone], list(files.values()), met):
+                yield _too_many(str(root), origin, len(gone), len(files))
                 continue
             for name in gone:
                 with self._tenant.reading() as view:

@@ -66,5 +66,5 @@ def _without_sockets(architecture: int, socket: int) -> _Program:
         (_RETURN, 0, 0, _ALLOW),
         (_RETURN, 0, 0, _REFUSE),
     ]
-    instructions = (_Instruction * len(steps))(*steps)
+    instructions = (_Instruction * len(steps))(*(_Instruction(*step) for step in steps))
     return _Program(len(steps), instructions)

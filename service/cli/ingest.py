@@ -54,8 +54,8 @@ def ingest(
     and nobody reads a new one. Stop with Ctrl-C: the next run goes on.
 
     A file that was renamed or moved within PATH keeps its document, under the access list of its new place. --prune
-    refuses to remove more than half of a small folder's documents, or 20 or a fifth of a large one's, without
-    --prune-limit.
+    refuses to remove more than 20 documents or a fifth of a folder's, whichever is more, or those of more than half of
+    a small folder's files, without --prune-limit.
 
     Parameters
     ----------

@@ -147,16 +147,20 @@ def test_an_empty_folder_is_taken_for_one_that_is_not_mounted(acme: Company, fol
     ("known", "most"),
     [(1, 1), (2, 1), (3, 1), (4, 2), (5, 2), (20, 10), (39, 19), (40, 20), (100, 20), (104, 20), (105, 21)],
 )
-def test_of_a_small_folder_half_may_go(known: int, most: int) -> None:
-    assert not PruneLimit().refuses(most, known, 1)
-    assert PruneLimit().refuses(most + 1, known, 1)
+def test_of_a_small_folder_half_the_files_may_go(known: int, most: int) -> None:
+    files = [str(number) for number in range(known)]
+    assert not PruneLimit().refuses(files[:most], files, 1)
+    assert PruneLimit().refuses(files[: most + 1], files, 1) == (most < known)
 
 
-def test_a_share_decides_for_large_folders() -> None:
-    limit = PruneLimit()
-    assert not limit.refuses(200, 1_000, 800)
-    assert limit.refuses(201, 1_000, 799)
-    assert not limit.refuses(0, 0, 0)
+def test_a_share_decides_for_large_folders_and_files_of_many_documents() -> None:
+    limit, files = PruneLimit(), [str(number) for number in range(1_000)]
+    assert not limit.refuses(files[:200], files, 800)
+    assert limit.refuses(files[:201], files, 799)
+    assert not limit.refuses([], [], 0)
+    rows = ["rows.jsonl"] * 20
+    assert not limit.refuses(rows, [*rows, "a", "b"], 2)
+    assert limit.refuses([*rows, *rows[:1]], [*rows, *rows[:1], "a", "b"], 2)
 
 
 def test_no_text_is_longer_than_it_may_be_in_any_format() -> None:

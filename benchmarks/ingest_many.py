@@ -3,8 +3,8 @@
     python -m benchmarks.ingest_many [--quick] [--files 100000] [--model hashing:384] [--folder DIR]
 
 Each run is a process of its own, which reads, parses (in worker processes), cuts, embeds and writes as `strongroom
-ingest` does. `share` is the rate of the first run as a share of bare embedding of the same chunks in the same batches.
-Then the same run again; again after 1 % of the files were edited, with the share of chunks that were embedded anew; a
+ingest` does. `share` is the rate of the first run as a share of bare embedding of the same chunks in the same batches,
+`cpu_share` the same by seconds of processors, parsers included, which others on the machine disturb less. Then the same run again; again after 1 % of the files were edited, with the share of chunks that were embedded anew; a
 run into another tenant that is killed (SIGKILL) in the middle, what is there after it, and the run that completes it;
 and, with `strongroom ingest --watch`, seconds from a save until a search finds the text. Memory peaks are of the
 process and of its largest parser. Every file is a document of one chunk, but one of fifty has a few pages.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import gc
 import json
 import os
 import random
@@ -31,7 +32,6 @@ from typing import Any, Final
 
 from sqlalchemy import func, select
 
-from benchmarks.serving import timed
 from indexing.acl_rules import Decision
 from indexing.batch import BATCH_CHUNKS, ingest_paths
 from indexing.collections.open import OpenCollections
@@ -99,10 +99,17 @@ def work(data: Path, name: str, folder: Path, model: str) -> None:
     embedder = Counted(load_embedder(EmbeddingSettings(model=model)))
     tenant = opened(data, name)
     pool = ParsePool()
-    pipeline = Pipeline(embedder, parse=pool.parse, max_bytes=pool.limits.max_bytes)  # type: ignore[arg-type]
+    pipeline = Pipeline(
+        embedder,  # type: ignore[arg-type]
+        parse=pool.parse,
+        parse_all=pool.parse_all,
+        max_bytes=pool.limits.max_bytes,
+    )
     decision = Decision(AccessList.of(["tenant"]), by="benchmark")
     found: Counter[str] = Counter()
-    begun = time.perf_counter()
+    # As the command does.
+    gc.freeze()
+    before, begun = _processor_seconds(resource.RUSAGE_SELF), time.perf_counter()
     try:
         for number, outcome in enumerate(
             ingest_paths(tenant, pipeline, [folder], lambda _: decision, lambda: None), start=1
@@ -113,11 +120,22 @@ def work(data: Path, name: str, folder: Path, model: str) -> None:
     finally:
         pool.close()
     seconds = time.perf_counter() - begun
+    used = _processor_seconds(resource.RUSAGE_SELF) - before + _processor_seconds(resource.RUSAGE_CHILDREN)
     peaks = {
         "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         "parser_peak_mib": round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024),
     }
-    print(json.dumps({"seconds": round(seconds, 1), "embedded": embedder.texts, **found, **peaks}), flush=True)
+    print(
+        json.dumps(
+            {"seconds": round(seconds, 1), "cpu_s": round(used, 1), "embedded": embedder.texts, **found, **peaks}
+        ),
+        flush=True,
+    )
+
+
+def _processor_seconds(who: int) -> float:
+    used = resource.getrusage(who)
+    return used.ru_utime + used.ru_stime
 
 
 def command(data: Path, name: str, folder: Path, model: str) -> list[str]:
@@ -166,17 +184,15 @@ def counted(tenant: TenantHandle) -> dict[str, int]:
     return {"documents": present, "broken": present - whole + bare + present - listed}
 
 
-def bare_rate(data: Path, name: str, embedder: Embedder, most: int) -> float:
-    """Chunks a second of bare embedding, of the first `most` chunks."""
+def bare_rate(data: Path, name: str, embedder: Embedder, most: int) -> tuple[float, float]:
+    """Chunks a second of bare embedding, of the first `most` chunks; and by seconds of processors."""
     with opened(data, name).reading() as view:
         texts = list(view.execute(select(schema.chunks.c.text).order_by(schema.chunks.c.id).limit(most)).scalars())
     embedder.encode(texts[:8])
-
-    def embed() -> None:
-        for start in range(0, len(texts), BATCH_CHUNKS):
-            embedder.encode(texts[start : start + BATCH_CHUNKS])
-
-    return len(texts) / timed(embed)
+    cpu, begun = time.process_time(), time.perf_counter()
+    for start in range(0, len(texts), BATCH_CHUNKS):
+        embedder.encode(texts[start : start + BATCH_CHUNKS])
+    return len(texts) / (time.perf_counter() - begun), len(texts) / (time.process_time() - cpu)
 
 
 @contextmanager
@@ -253,9 +269,10 @@ def measure(folder: Path, count: int, model: str) -> dict[str, Any]:
         print(f"{name:12} {json.dumps(value)} (load {os.getloadavg()[0]:.1f})", flush=True)
 
     first = run(data, "whole", files, model)
-    bare = bare_rate(data, "whole", embedder, min(first["embedded"], 20_000))
+    bare, bare_cpu = bare_rate(data, "whole", embedder, min(first["embedded"], 20_000))
     rate = first["embedded"] / first["seconds"]
-    note("first", {**first, "chunks_per_s": round(rate), "bare_per_s": round(bare), "share": round(rate / bare, 3)})
+    shares = {"share": round(rate / bare, 3), "cpu_share": round(first["embedded"] / first["cpu_s"] / bare_cpu, 3)}
+    note("first", {**first, "chunks_per_s": round(rate), "bare_per_s": round(bare), **shares})
     note("second", run(data, "whole", files, model))
     edited = edit(files, count)
     again = run(data, "whole", files, model)

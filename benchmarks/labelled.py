@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from indexing import documents
+from indexing import adding, documents
 from indexing.catalogue import EMBEDDED
 from indexing.chunk import Chunk
 from indexing.collection import Collections, CollectionSnapshot
@@ -96,7 +96,7 @@ def fill(tenants: Tenants, name: str, chunks: int, *, engine: str = EMBEDDED, se
                 held = [f"group:{group}" for group, flags in readable.items() if flags[number]]
                 rows = vectors[number * CHUNKS_A_DOCUMENT : (number + 1) * CHUNKS_A_DOCUMENT]
                 content = _content(number, rows, model_id)
-                documents.add(view, f"d{number}", content, API, AccessList.of([*held, "group:all"]), time.time())
+                adding.add(view, f"d{number}", content, API, AccessList.of([*held, "group:all"]), time.time())
     with tenant.reading() as view:
         rows = view.execute(
             documents.chunks.select().order_by(documents.chunks.c.document_id, documents.chunks.c.ordinal)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.serving import milliseconds
-from indexing import documents
+from indexing import adding
 from indexing.catalogue import EMBEDDED
 from indexing.chunk import Chunk
 from indexing.collections.open import OpenCollections
@@ -127,7 +127,7 @@ def fill(tenant: TenantHandle, contents: Sequence[Content], embedder: Embedder) 
         claim_pipeline(view, Pipeline(embedder).revision)
         for number, content in enumerate(contents):
             content = replace(content, model_id=model_id)
-            documents.add(view, f"document-{number}", content, API, AccessList.of(["tenant"]), time.time())
+            adding.add(view, f"document-{number}", content, API, AccessList.of(["tenant"]), time.time())
 
 
 def contents_of(passages: Sequence[str]) -> list[Content]:

@@ -14,10 +14,12 @@ from indexing.chunk import Chunk
 from indexing.chunk_rows import unchanged, write_chunks
 from indexing.origin import Origin, lies_under
 from indexing.parse.tags import language_among
-from tenancy.acl import AccessList, get_access_list, set_access_list, write_access_list
+from tenancy.acl import AccessList, get_access_list, get_access_lists, set_access_list
 from tenancy.errors import InvalidInput, NotFound
+from tenancy.prepared import Prepared
 from tenancy.schema import chunks, documents, items, versions
 from tenancy.tenant import ReadView, TenantHandle, WriteView
+from tenancy.types import Text
 
 MAX_LISTED: Final = 1000
 
@@ -32,7 +34,12 @@ _STORED = select(
     documents.c.origin,
     chunks.c.id.label("first_chunk"),
 ).outerjoin(chunks, (chunks.c.document_id == documents.c.id) & (chunks.c.ordinal == 0))
-_OWN = _STORED.where(documents.c.name == bindparam("name"))
+_OWN = _STORED.where(documents.c.name.in_(bindparam("names", expanding=True)))
+_HAS_PARTS: Final = Prepared(
+    select(documents.c.id)
+    .where((documents.c.name >= bindparam("first", type_=Text)) & (documents.c.name < bindparam("behind", type_=Text)))
+    .limit(1)
+)
 _FAMILY = _STORED.where(
     (documents.c.name == bindparam("name"))
     | ((documents.c.name >= bindparam("first")) & (documents.c.name < bindparam("behind")))
@@ -43,7 +50,6 @@ _ALIKE = (
     .order_by(documents.c.name)
     .limit(bindparam("limit", type_=Integer))
 )
-_ADD = insert(documents).returning(documents.c.id)
 _ADD_VERSION = insert(versions)
 _NEWEST_VERSION = select(func.max(versions.c.ordinal)).where(versions.c.document_id == bindparam("id"))
 
@@ -109,6 +115,29 @@ class Content:
     vectors: npt.NDArray[np.float32]
     model_id: int
     carried: Mapping[int, int] = field(default_factory=dict)
+
+    def columns(self, origin: Origin, now: float) -> dict[str, Any]:
+        """Those of the document's row, but its name."""
+        return {
+            "version": self.version,
+            "title": self.title,
+            "media_type": self.media_type,
+            "metadata": dict(self.metadata),
+            "warnings": list(self.warnings),
+            "origin": origin.text,
+            "updated": now,
+        }
+
+    def record(self, document_id: int, ordinal: int, name: str, now: float) -> dict[str, Any]:
+        """The record of this version, the `ordinal`-th of the document."""
+        return {
+            "document_id": document_id,
+            "ordinal": ordinal,
+            "version": self.version,
+            "document": name,
+            "chunks": len(self.chunks),
+            "created": now,
+        }
 
 
 def list_documents(tenant: TenantHandle, *, after: str = "", limit: int = 100) -> list[DocumentRecord]:
@@ -184,17 +213,34 @@ def _forget_failures(view: WriteView, name: str, family: Collection[str]) -> boo
 
 def find_stored(view: ReadView, name: str) -> Stored | None:
     """The document `name`, if there is one."""
-    return _stored(view, _OWN, {"name": name}).get(name)
+    return _stored(view, _OWN, {"names": [name]}).get(name)
 
 
 def stored_family(view: ReadView, name: str) -> dict[str, Stored]:
     """The document `name` and those that were made from parts of the file `name`, by name."""
-    # "$" follows "#": the range holds every name that begins with `name` and "#", through the index of names.
-    found = _stored(view, _FAMILY, {"name": name, "first": f"{name}#", "behind": f"{name}$"})
+    found = _stored(view, _FAMILY, {"name": name, **_range_of_parts(name)})
     return {key: stored for key, stored in found.items() if key == name or stored.origin.file == name}
 
 
-def _stored(view: ReadView, query: Executable, parameters: Mapping[str, str | int]) -> dict[str, Stored]:
+def stored_families(view: ReadView, names: Sequence[str]) -> dict[str, dict[str, Stored]]:
+    """`stored_family` of a few dozen names, by name, with few statements."""
+    own = _stored(view, _OWN, {"names": names})
+    return {
+        name: stored_family(view, name)
+        if view.rows(_HAS_PARTS, _range_of_parts(name))
+        else {name: own[name]} if name in own else {}
+        for name in names
+    }  # fmt: skip
+
+
+def _range_of_parts(name: str) -> dict[str, str]:
+    # "$" follows "#": the range holds every name that begins with `name` and "#", through the index of names.
+    return {"first": f"{name}#", "behind": f"{name}$"}
+
+
+def _stored(view: ReadView, query: Executable, parameters: Mapping[str, Any]) -> dict[str, Stored]:
+    rows = view.execute(query, parameters).all()
+    lists = get_access_lists(view, [row.id for row in rows])
     return {
         row.name: Stored(
             id=row.id,
@@ -205,9 +251,9 @@ def _stored(view: ReadView, query: Executable, parameters: Mapping[str, str | in
             metadata=row.metadata,
             origin=Origin.parse(row.origin),
             first_chunk=row.first_chunk or 0,
-            access=get_access_list(view, row.id),
+            access=lists[row.id],
         )
-        for row in view.execute(query, parameters).all()
+        for row in rows
     }
 
 
@@ -229,20 +275,11 @@ def alike(view: ReadView, version: str, limit: int) -> list[tuple[str, Origin]]:
     return [(row.name, Origin.parse(row.origin)) for row in rows]
 
 
-def add(view: WriteView, name: str, content: Content, origin: Origin, access: AccessList, now: float) -> int:
-    """Write a new document; returns its id."""
-    document_id = int(view.execute(_ADD, {"name": name, **_columns(content, origin, now)}).scalar_one())
-    _write_chunks(view, document_id, name, content, 1, now)
-    write_access_list(view, document_id, access, now)
-    view.bump_corpus(document_id)
-    return document_id
-
-
 def replace(
     view: WriteView, document_id: int, name: str, content: Content, origin: Origin, access: AccessList, now: float
 ) -> None:
     """Put another version in a document's place, with its access list. Raises `NotCarried`."""
-    view.execute(update(documents).where(documents.c.id == document_id).values(**_columns(content, origin, now)))
+    view.execute(update(documents).where(documents.c.id == document_id).values(**content.columns(origin, now)))
     _retire(view, document_id, now)
     newest = view.execute(_NEWEST_VERSION, {"id": document_id}).scalar() or 0
     _write_chunks(view, document_id, name, content, newest + 1, now)
@@ -256,7 +293,7 @@ def rename(
     """Give a document another name, with what is known about it there; its id and its chunks stay as they are."""
     present = (versions.c.document_id == document_id) & versions.c.retired.is_(None)
     recorded = view.execute(select(versions).where(present)).mappings().one_or_none()
-    values = {"name": name, **_columns(content, origin, now)}
+    values = {"name": name, **content.columns(origin, now)}
     view.execute(update(documents).where(documents.c.id == document_id).values(**values))
     if recorded is not None:
         _retire(view, document_id, now)
@@ -310,34 +347,12 @@ def remove(view: WriteView, document_id: int, now: float) -> None:
     view.bump_corpus(document_id, removed=True)
 
 
-def _columns(content: Content, origin: Origin, now: float) -> dict[str, Any]:
-    return {
-        "version": content.version,
-        "title": content.title,
-        "media_type": content.media_type,
-        "metadata": dict(content.metadata),
-        "warnings": list(content.warnings),
-        "origin": origin.text,
-        "updated": now,
-    }
-
-
 def _write_chunks(view: WriteView, document_id: int, name: str, content: Content, ordinal: int, now: float) -> None:
     """The chunks, and the record of this version, the document's `ordinal`-th."""
     write_chunks(
         view, document_id, content.chunks, content.terms, content.vectors, content.model_id, content.carried
     )  # fmt: skip
-    view.execute(
-        _ADD_VERSION,
-        {
-            "document_id": document_id,
-            "ordinal": ordinal,
-            "version": content.version,
-            "document": name,
-            "chunks": len(content.chunks),
-            "created": now,
-        },
-    )
+    view.execute(_ADD_VERSION, content.record(document_id, ordinal, name, now))
 
 
 def _retire(view: WriteView, document_id: int, now: float) -> None:

@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from indexing import documents, items
+from indexing.adding import New, add_all, ids_of
 from indexing.agreed import chunking_of
 from indexing.carrying import carrying, carrying_nothing
-from indexing.chunk import Chunk, Ruler, chunk, embedded_text, indexed_text
+from indexing.chunk import Ruler, chunk, embedded_text, indexed_text
 from indexing.chunk_rows import NotCarried
 from indexing.documents import Content, Stored
 from indexing.filters import misfits
@@ -31,7 +32,7 @@ from indexing.parse import Parsed, ParseFailure
 from indexing.parse.model import MAX_TITLE, Scalar
 from indexing.parse.tags import LANGUAGE
 from indexing.pipeline import Pipeline as Pipeline
-from indexing.prepared import Draft, Embedded, Move, Prepared, Relist, Removal, Wanted, Writable
+from indexing.prepared import Draft, Embedded, Known, Move, Prepared, Relist, Removal, Wanted, Writable
 from indexing.prepared import Source as Source
 from indexing.relisting import relisted
 from indexing.stepwise import encoded, in_turn
@@ -75,30 +76,38 @@ def put_document(tenant: TenantHandle, pipeline: Pipeline, source: Source) -> li
     return outcomes
 
 
-def prepare(tenant: TenantHandle, pipeline: Pipeline, source: Source) -> list[Prepared]:
+def look_up(tenant: TenantHandle, pipeline: Pipeline, names: Sequence[str]) -> Known:
+    """What sources of these names, a few dozen at most, are compared with. Raises `ModelMismatch`."""
+    agreed = _as_agreed(tenant, pipeline)
+    with tenant.reading() as view:
+        if agreed.embedder_of is None:
+            require_model(view, agreed.embedder.fingerprint)
+        else:
+            agreed = replace(agreed, embedder=agreed.embedder_of(view))
+        return Known(agreed, documents.stored_families(view, names), current_since(view, agreed.revision))
+
+
+def prepare(tenant: TenantHandle, pipeline: Pipeline, source: Source, known: Known | None = None) -> list[Prepared]:
     """Compare, parse and chunk. Nothing is written; an unchanged source is not even parsed.
 
     What a file no longer holds is removed only if all of it could be read: a broken line hides which one it was.
+    `known` is what was looked up before, where that is so.
     Raises `InvalidInput` for a bad name, `ParseFailure`, `ModelMismatch`.
     """
     name = document_name(source.name)
     if source.title is not None:
         source = replace(source, title=document_name(source.title, "title", limit=MAX_TITLE))
     source = replace(source, metadata=_named(source.metadata))
-    pipeline = _as_agreed(tenant, pipeline)
-    version = _version(source.data)
-    with tenant.reading() as view:
-        if pipeline.embedder_of is None:
-            require_model(view, pipeline.embedder.fingerprint)
-        else:
-            pipeline = replace(pipeline, embedder=pipeline.embedder_of(view))
-        family = documents.stored_family(view, name)
-        since = current_since(view, pipeline.revision)
+    version = version_of(source.data)
+    if known is None or name not in known.families:
+        known = look_up(tenant, pipeline, [name])
+    family, since = known.families[name], known.since
     own = family.get(name)
     if own is not None and len(family) == 1 and _is_current(own, version, source, since):
         return [_relist(name, own, source.origin, _wanted(source))]
     results = pipeline.parse(tenant, name, source.data, source.media_type)
-    prepared: list[Prepared] = [_prepare(pipeline, source, name, version, result, family, since) for result in results]
+    agreed = known.pipeline
+    prepared: list[Prepared] = [_prepare(agreed, source, name, version, result, family, since) for result in results]
     outcomes = [item for item in prepared if isinstance(item, Outcome)]
     if all(outcome.error is None for outcome in outcomes):
         kept = {item.document if isinstance(item, Outcome) else item.name for item in prepared}
@@ -185,7 +194,7 @@ def _write_all(tenant: TenantHandle, pipeline: Pipeline, writables: Sequence[Wri
         engine = pipeline.engine_of(tenant) if found is None else found.engine
         model_id = claim_model(view, embedder.spec, embedder.fingerprint, engine, now).model.id
         claim_pipeline(view, pipeline.revision)
-        outcomes = [_write(view, item, model_id, now) for item in writables]
+        outcomes = _written(view, writables, model_id, now)
         items.record(view, outcomes, now)
     if any(outcome.change in _ERASING for outcome in outcomes):
         tenant.erase_traces()
@@ -212,7 +221,7 @@ def _prepare(
             origin = Origin(source.origin.root, file)
             source = replace(source, origin=origin, title=None, metadata=metadata)
         if result.source is not None:
-            version = _version(result.source)
+            version = version_of(result.source)
         before = family.get(name)
         wanted = _wanted(source, result)
         if before is not None and _is_current(before, version, source, since):
@@ -236,7 +245,8 @@ def _with_language(parsed: Parsed, metadata: dict[str, Scalar]) -> dict[str, Sca
     return metadata if told is None else {**metadata, LANGUAGE: told}
 
 
-def _version(data: bytes | BinaryIO) -> str:
+def version_of(data: bytes | BinaryIO) -> str:
+    """A digest of a source's content; an open file is left at its beginning."""
     if isinstance(data, bytes):
         return f"sha256:{hashlib.sha256(data).hexdigest()}"
     digest = hashlib.sha256()
@@ -288,6 +298,29 @@ def _relist(name: str, stored: Stored, origin: Origin, wanted: Wanted) -> Relist
     return Relist(name, stored, origin, wanted)
 
 
+def _written(view: WriteView, writables: Sequence[Writable], model_id: int, now: float) -> list[Outcome]:
+    """Documents that nobody has are written first and together, all else in order."""
+    unknown: dict[str, Embedded] = {}
+    for item in writables:
+        if isinstance(item, Embedded) and item.draft.before is None:
+            unknown.setdefault(item.draft.name, item)
+    for name in ids_of(view, list(unknown)):
+        del unknown[name]
+    contents = {name: _content(view, item.draft, item.vectors, model_id) for name, item in unknown.items()}
+    add_all(view, [_new(item.draft, contents[name]) for name, item in unknown.items()], now)
+
+    def outcome(item: Writable) -> Outcome:
+        if isinstance(item, Embedded) and unknown.get(item.draft.name) is item:
+            return _indexed(item, contents[item.draft.name], Change.ADDED)
+        return _write(view, item, model_id, now)
+
+    return [outcome(item) for item in writables]
+
+
+def _new(draft: Draft, content: Content) -> New:
+    return New(draft.name, content, draft.origin, draft.wanted.over(AccessList()))
+
+
 def _write(view: WriteView, item: Writable, model_id: int, now: float) -> Outcome:
     if isinstance(item, Outcome):
         return item
@@ -323,7 +356,7 @@ def _write_move(view: WriteView, item: Move, model_id: int, now: float) -> Outco
     if present is None or present.first_chunk != stored.first_chunk or documents.find_stored(view, draft.name):
         reason = "somebody else wrote the document meanwhile"
         return failed(draft.name, Conflict(reason, item=draft.name, remedy="ingest it again"))
-    content = _content(view, draft, draft.chunks, draft.terms, np.empty((0, 1), dtype=np.float32), model_id)
+    content = _content(view, draft, np.empty((0, 1), dtype=np.float32), model_id)
     access = draft.wanted.over(present.access)
     documents.rename(view, present.id, draft.name, content, draft.origin, access, now)
     if content.metadata != present.metadata:
@@ -336,28 +369,24 @@ def _write_move(view: WriteView, item: Move, model_id: int, now: float) -> Outco
 
 def _write_content(view: WriteView, item: Embedded, present: Stored | None, model_id: int, now: float) -> Outcome:
     draft = item.draft
-    content = _content(view, draft, draft.chunks, draft.terms, item.vectors, model_id)
-    content = replace(content, carried=draft.carried)
+    content = _content(view, draft, item.vectors, model_id)
     if present is None:
-        documents.add(view, draft.name, content, draft.origin, draft.wanted.over(AccessList()), now)
-    else:
-        access = draft.wanted.over(present.access)
-        documents.replace(view, present.id, draft.name, content, draft.origin, access, now)
-    change = Change.ADDED if present is None else Change.UPDATED
-    status = written(content.warnings)
+        add_all(view, [_new(draft, content)], now)
+        return _indexed(item, content, Change.ADDED)
+    access = draft.wanted.over(present.access)
+    content = replace(content, carried=draft.carried)
+    documents.replace(view, present.id, draft.name, content, draft.origin, access, now)
+    return _indexed(item, content, Change.UPDATED)
+
+
+def _indexed(item: Embedded, content: Content, change: Change) -> Outcome:
+    count, status = len(content.chunks), written(content.warnings)
     return Outcome(
-        draft.name, status, change, len(draft.chunks), content.warnings, tokens=item.tokens, embedded=len(item.vectors)
+        item.draft.name, status, change, count, content.warnings, tokens=item.tokens, embedded=len(item.vectors)
     )
 
 
-def _content(
-    view: WriteView,
-    draft: Draft,
-    chunks: Sequence[Chunk],
-    terms: Sequence[bytes],
-    vectors: npt.NDArray[np.float32],
-    model_id: int,
-) -> Content:
+def _content(view: WriteView, draft: Draft, vectors: npt.NDArray[np.float32], model_id: int) -> Content:
     """What is written of `draft`. Its warnings name the metadata that are not of the type that the contract says."""
     mistyped = misfits(draft.parsed.metadata, view.tenant.contract.metadata)
     return Content(
@@ -366,8 +395,8 @@ def _content(
         media_type=draft.parsed.media_type,
         metadata=draft.parsed.metadata,
         warnings=(*draft.parsed.warnings, *(f"{METADATA_TYPE}:{name}" for name in mistyped)),
-        chunks=chunks,
-        terms=terms,
+        chunks=draft.chunks,
+        terms=draft.terms,
         vectors=vectors,
         model_id=model_id,
     )

@@ -16,6 +16,7 @@ from indexing.origin import API, Origin
 from indexing.outcome import Outcome
 from indexing.parse import Parsed
 from indexing.parse.model import Scalar
+from indexing.pipeline import Pipeline
 from tenancy.acl import AccessList
 
 _EVERYBODY: Final = "tenant"
@@ -43,6 +44,16 @@ class Source:
     def size(self) -> int:
         """Bytes."""
         return len(self.data) if isinstance(self.data, bytes) else os.fstat(self.data.fileno()).st_size
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """What stands in the database about sources of some names: `families` is by name, and `since` the chunk behind
+    which all were made by `pipeline`, which is as the tenant's contract and collection want it."""
+
+    pipeline: Pipeline
+    families: Mapping[str, dict[str, Stored]]
+    since: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -12,12 +13,12 @@ from indexing import documents
 from indexing.acl_rules import Decision
 from indexing.ahead import in_order
 from indexing.documents import Stored
-from indexing.ingest import Pipeline, prepare
+from indexing.ingest import Pipeline, look_up, prepare, version_of
 from indexing.opening import Opened, opened
 from indexing.origin import Origin
 from indexing.outcome import Outcome, failed
-from indexing.parse import ParseResult
-from indexing.prepared import Draft, Move, Prepared, Relist, Removal, Source, Wanted
+from indexing.parse import ParseFailure, ParseResult
+from indexing.prepared import Draft, Known, Move, Prepared, Relist, Removal, Source, Wanted
 from indexing.relisting import relist
 from indexing.walk import UNCERTAIN_NAME, Found, Root, root_of, spelt
 from tenancy.errors import Conflict, InvalidInput
@@ -33,6 +34,10 @@ _READS: Final = 3
 _AHEAD_FILES: Final = 64
 _AHEAD_BYTES: Final = 64 * 2**20
 """What is read and parsed ahead of the embedding, which sets the pace."""
+
+_GROUP_FILES: Final = 16
+_GROUP_BYTES: Final = 64 * 2**10
+"""Small files that are compared with the database in one transaction, and parsed one behind the other."""
 
 _ALIKE: Final = 50
 """Documents of equal content that are looked at for one that moved."""
@@ -53,6 +58,17 @@ class PruneLimit:
         files, lost = len(set(known)), len(set(gone))
         many = len(gone) > max(20, len(known) // 5) or lost > max(1, min(20, files // 2), files // 5)
         return many or (lost > 0 and met == 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Files that are read together, and their bytes; of each at least its share of what may be ahead."""
+
+    entries: list[Found]
+    weight: int
+
+
+_ParsedFiles = Mapping[tuple[str, bytes], list[ParseResult] | ParseFailure]
 
 
 class Run:
@@ -94,15 +110,18 @@ class Run:
     def items(self, entries: Iterator[Found]) -> Iterator[Prepared]:
         """What each file gives, in their order; lazily, but for what is read ahead."""
         read = in_order(
-            self._fresh(entries),
-            lambda entry: (entry, self._read(entry)),
-            _weight,
+            _grouped(self._fresh(entries), min(_GROUP_FILES, max(1, _AHEAD_FILES // (2 * self._threads)))),
+            self._read,
+            lambda group: group.weight,
             threads=self._threads,
             most=_AHEAD_FILES,
             heaviest=_AHEAD_BYTES,
         )
-        for entry, found in read:
-            yield from self._claimed(entry, [failed(entry.name, found)] if isinstance(found, InvalidInput) else found)
+        for group in read:
+            for entry, found in group:
+                yield from self._claimed(
+                    entry, [failed(entry.name, found)] if isinstance(found, InvalidInput) else found
+                )
 
     def gone(self, limit: PruneLimit, below: Collection[Path] | None = None) -> Iterator[Prepared]:
         """Documents of the folders that were read as a whole whose file was not there; with `below`, only of files at
@@ -144,25 +163,56 @@ class Run:
                 self._present.pop(origin, None)
             yield entry
 
-    def _read(self, entry: Found) -> list[Prepared] | InvalidInput:
+    def _read(self, group: _Group) -> list[tuple[Found, list[Prepared] | InvalidInput]]:
         """Runs in several threads."""
+        known = look_up(self._tenant, self._pipeline, [entry.name for entry in group.entries])
+        with ExitStack() as stack:
+            files = self._opened(stack, group.entries)
+            parsed = self._parsed(known, files)
+            return [(entry, self._read_one(entry, known, files.get(entry.path), parsed)) for entry in group.entries]
+
+    def _opened(self, stack: ExitStack, entries: Sequence[Found]) -> dict[Path, Opened]:
+        """Those of several files that can be opened, by path."""
+        files: dict[Path, Opened] = {}
+        for entry in entries if len(entries) > 1 else ():
+            with suppress(InvalidInput):
+                if entry.error is None:
+                    files[entry.path] = stack.enter_context(opened(entry, self._pipeline.max_bytes))
+        return files
+
+    def _parsed(self, known: Known, files: Mapping[Path, Opened]) -> _ParsedFiles:
+        """What those of `files` give that are short and not as they were, by their content; all parsed together."""
+        wanted: list[tuple[str, bytes]] = []
+        for file in files.values() if self._pipeline.parse_all is not None else ():
+            stored = known.families[file.entry.name].get(file.entry.name)
+            if isinstance(file.content, bytes) and (stored is None or stored.version != version_of(file.content)):
+                wanted.append((file.entry.name, file.content))
+        if self._pipeline.parse_all is None or len(wanted) < 2:
+            return {}
+        found = self._pipeline.parse_all(self._tenant, wanted)
+        return {(name, content): result for (name, content), result in zip(wanted, found, strict=True)}
+
+    def _read_one(
+        self, entry: Found, known: Known, file: Opened | None, parsed: _ParsedFiles
+    ) -> list[Prepared] | InvalidInput:
         if isinstance(entry.error, InvalidInput):
             return entry.error
         try:
-            return self._prepared(entry)
+            return self._prepared(entry, known, file, parsed)
         except InvalidInput as error:
             return error
 
-    def _prepared(self, entry: Found) -> list[Prepared]:
-        for _ in range(_READS):
-            with opened(entry, self._pipeline.max_bytes) as file:
+    def _prepared(self, entry: Found, known: Known, first: Opened | None, parsed: _ParsedFiles) -> list[Prepared]:
+        for attempt in range(_READS):
+            ready = first if attempt == 0 else None
+            with opened(entry, self._pipeline.max_bytes) if ready is None else nullcontext(ready) as file:
                 # Of the file that is open, as it stays to the end: what comes into its place may be for others.
                 decision = self._decide(entry)
                 source = _source(entry, file.content, decision)
                 error = None
                 prepared: list[Prepared] = []
                 try:
-                    prepared = prepare(self._tenant, _steady(self._pipeline, file), source)
+                    prepared = prepare(self._tenant, _steady(self._pipeline, file, parsed), source, known)
                 except InvalidInput as raised:
                     error = raised
                 if file.stayed():
@@ -254,11 +304,14 @@ class Run:
         return suffix == own and file not in self._present[origin.root] and not spelt(root, file)
 
 
-def _steady(pipeline: Pipeline, file: Opened) -> Pipeline:
-    """`pipeline`, but what was parsed of a file that changed meanwhile is not even cut."""
+def _steady(pipeline: Pipeline, file: Opened, parsed: _ParsedFiles) -> Pipeline:
+    """`pipeline`, but what was parsed of a file that changed meanwhile is not even cut. `parsed` is at hand already."""
 
     def parse(tenant: TenantHandle, name: str, content: bytes | BinaryIO, media_type: str | None) -> list[ParseResult]:
-        results = pipeline.parse(tenant, name, content, media_type)
+        known = parsed.get((name, content)) if isinstance(content, bytes) else None
+        if isinstance(known, ParseFailure):
+            raise known
+        results = pipeline.parse(tenant, name, content, media_type) if known is None else known
         if not file.stayed():
             raise _changing(name)
         return results
@@ -270,7 +323,23 @@ def _changing(name: str) -> InvalidInput:
     return InvalidInput("the file changes while it is read", item=name, remedy="ingest it when it is complete")
 
 
-def _weight(entry: Found) -> int:
+def _grouped(entries: Iterator[Found], most: int) -> Iterator[_Group]:
+    """Files in order; small ones that follow each other together, at most `most`."""
+    group: list[Found] = []
+    size = weight = 0
+    for entry in entries:
+        own = _size(entry)
+        if group and (len(group) >= most or size + own > _GROUP_BYTES):
+            yield _Group(group, weight)
+            group, size, weight = [], 0, 0
+        group.append(entry)
+        size += own
+        weight += max(own, _AHEAD_BYTES // _AHEAD_FILES)
+    if group:
+        yield _Group(group, weight)
+
+
+def _size(entry: Found) -> int:
     try:
         return os.stat(entry.target).st_size if entry.error is None else 0
     except OSError:

@@ -60,6 +60,11 @@ def tokenize(text: str) -> list[str]:
     return terms
 
 
+def term_count(text: str) -> int:
+    """`len(tokenize(text))`, without a stem of each."""
+    return sum(2 * len(run) - 1 if _is_unspaced(run) else 1 for run in _RUN.findall(_folded(text)))
+
+
 def term_postings(text: str) -> TermVector:
     """Count the terms of `text` by hash.
 

@@ -261,6 +261,7 @@ def ingestion(embedders: Embedders, engines: Engines, parsing: ParsePool) -> Pip
         engine_of=engines.agreed,
         embedder_of=embedders.of,
         parse=parsing.parse,
+        parse_all=parsing.parse_all,
         max_bytes=parsing.limits.max_bytes,
     )
 

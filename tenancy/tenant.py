@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from sqlalchemy import CursorResult, Executable, MetaData, insert, select, update
+from sqlalchemy import CursorResult, Executable, MetaData, bindparam, delete, insert, select, update
 from sqlalchemy.engine import Connection
 
 from tenancy import ledger, migrations, schema
@@ -34,6 +34,7 @@ _EPOCHS: Final = Prepared(
     select(schema.epochs.c.acl, schema.epochs.c.corpus, schema.epochs.c.kv, schema.epochs.c.changes)
 )
 _MOVE_EPOCHS: Final = update(schema.epochs)
+_FORGET_CHANGES: Final = delete(schema.changes).where(schema.changes.c.seq <= bindparam("last"))
 # A log with its indexes is written at random places: with less, each commit reads pages back.
 AUDIT_PAGE_CACHE_KIB = 4_096
 
@@ -96,9 +97,10 @@ class WriteView(ReadView):
             ledger.move_to(self._connection, newest)
             self._withdrawn = []
 
-    def bump_corpus(self, document_id: int, *, removed: bool = False) -> Epochs:
-        """Announce that a document was added, replaced or (with `removed`) deleted."""
-        return self._bump([document_id], acl=0, corpus=1, kv=int(removed))
+    def bump_corpus(self, *document_ids: int, removed: bool = False) -> Epochs:
+        """Announce that documents were added, replaced or (with `removed`) deleted."""
+        count = len(document_ids)
+        return self._bump(list(document_ids), acl=0, corpus=count, kv=count if removed else 0)
 
     def bump_acl(self, *document_ids: int) -> Epochs:
         """Announce changed access lists of `document_ids`; with none, a changed membership."""
@@ -119,7 +121,7 @@ class WriteView(ReadView):
                     for position, document_id in enumerate(document_ids)
                 ],
             )
-            self.execute(schema.changes.delete().where(schema.changes.c.seq <= after.changes - CHANGES_KEPT))
+            self.execute(_FORGET_CHANGES, {"last": after.changes - CHANGES_KEPT})
         self.execute(_MOVE_EPOCHS, asdict(after))
         self._epochs = after
         return after

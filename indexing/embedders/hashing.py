@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from indexing.embedders.port import EmbeddingSettings, Fingerprint, Vectors, require_unicode, unit_rows
-from indexing.terms import TERMS_REVISION, count_terms, tokenize
+from indexing.terms import TERMS_REVISION, count_terms, term_count, tokenize
 from tenancy.errors import InvalidInput
 
 PREFIX: Final = "hashing:"
@@ -53,7 +53,7 @@ class HashingEmbedder:
         return vector
 
     def token_count(self, text: str) -> int:
-        return len(tokenize(text))
+        return term_count(text)
 
     def token_starts(self, text: str) -> None:
         """None: it reads words, and any number of them."""

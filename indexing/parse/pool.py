@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import Condition
 from typing import BinaryIO, Final
@@ -28,6 +28,9 @@ from tenancy.tenant import TenantHandle
 
 MEMORY_BYTES: Final = 2 * 2**30
 """Address space of a worker: its libraries take about 0.3 GiB of it."""
+
+Result = list[ParseResult] | ParseFailure
+"""The documents of a file, or why there is none."""
 
 _START_S: Final = 60.0
 _IDLE: Final = 6
@@ -65,18 +68,33 @@ class ParsePool:
         """
         with self._worker(tenant.tenant_id) as worker:
             try:
-                reply = worker.parse(name, content, media_type, self._limits)
+                worker.ask(name, content, media_type, self._limits)
+                reply = worker.answer(self._limits)
             except _Lost as lost:
                 raise _why(lost, self._limits, self._memory_bytes, name) from None
-        if reply.whole is not None:
-            raise failure(reply.whole)
-        results: list[ParseResult] = []
-        for result in reply.results:
-            if result.failed is not None:
-                results.append(failure(result.failed))
-            elif result.parsed is not None:
-                results.append(result.parsed)
-        return results
+        found = _results(reply)
+        if isinstance(found, ParseFailure):
+            raise found
+        return found
+
+    def parse_all(self, tenant: TenantHandle, files: Sequence[tuple[str, bytes]]) -> list[Result]:
+        """What `parse` returns or raises for each of a few dozen short files, by name and content.
+
+        One worker is asked for all of them at once; where one ends it, those behind it are asked for again.
+        Raises `Unavailable`.
+        """
+        found: list[Result] = []
+        while len(found) < len(files):
+            left = files[len(found) :]
+            with self._worker(tenant.tenant_id) as worker:
+                try:
+                    for name, content in left:
+                        worker.ask(name, content, None, self._limits)
+                    for _ in left:
+                        found.append(_results(worker.answer(self._limits)))
+                except _Lost as lost:
+                    found.append(_why(lost, self._limits, self._memory_bytes, files[len(found)][0]))
+        return found
 
     def close(self) -> None:
         """End all workers; those that are at work, when they are done."""
@@ -129,7 +147,7 @@ class _Worker:
         self.owner = owner
         self._files = 0
         self._held = 0
-        self._lost = False
+        self._asked = 0
         ours, theirs = socket.socketpair()
         environment = {
             "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
@@ -164,27 +182,32 @@ class _Worker:
 
     @property
     def is_fit(self) -> bool:
-        """Whether it may be given another file."""
-        return not self._lost and self._files < _MOST_FILES and self._held < _MOST_HELD
+        """Whether it may be given another file. Whatever ended early leaves half a message behind."""
+        return not self._asked and self._files < _MOST_FILES and self._held < _MOST_HELD
 
-    def parse(self, name: str, content: bytes | BinaryIO, media_type: str | None, limits: ParseLimits) -> Reply:
-        """Raises `_Lost`; then the worker is of no more use."""
+    def ask(self, name: str, content: bytes | BinaryIO, media_type: str | None, limits: ParseLimits) -> None:
+        """For one file more. The worker takes them in order; `answer` has to be called once for each.
+
+        Raises `_Lost`; then the worker is of no more use.
+        """
         self._files += 1
-        # Whatever ends this early leaves half a message behind.
-        self._lost = True
+        self._asked += 1
         request = msgspec.msgpack.encode(Request(name, media_type, limits))
-        deadline = time.monotonic() + limits.seconds
         with _behind_a_descriptor(content) as descriptor:
             try:
                 socket.send_fds(self._channel, [LENGTH.pack(len(request))], [descriptor])
                 self._channel.sendall(request)
             except OSError:
                 raise self._ended() from None
-            size = LENGTH.unpack(self._read(LENGTH.size, deadline))[0]
-            if size > MAX_REPLY:
-                raise self._ended()
-            reply = msgspec.msgpack.decode(self._read(size, deadline), type=Reply)
-        self._lost = False
+
+    def answer(self, limits: ParseLimits) -> Reply:
+        """To the first file that has none yet. Raises `_Lost`; then the worker is of no more use."""
+        deadline = time.monotonic() + limits.seconds
+        size = LENGTH.unpack(self._read(LENGTH.size, deadline))[0]
+        if size > MAX_REPLY:
+            raise self._ended()
+        reply = msgspec.msgpack.decode(self._read(size, deadline), type=Reply)
+        self._asked -= 1
         self._held = reply.held
         return reply
 
@@ -224,6 +247,18 @@ def _unstartable(error: OSError) -> Unavailable:
     else:
         remedy = f"see whether this account may execute {sys.executable}"
     return Unavailable(f"no parser can be started: {error.strerror}", remedy=remedy)
+
+
+def _results(reply: Reply) -> Result:
+    if reply.whole is not None:
+        return failure(reply.whole)
+    results: list[ParseResult] = []
+    for result in reply.results:
+        if result.failed is not None:
+            results.append(failure(result.failed))
+        elif result.parsed is not None:
+            results.append(result.parsed)
+    return results
 
 
 @contextmanager

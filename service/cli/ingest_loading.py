@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import secrets
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
@@ -52,6 +53,8 @@ class Loading:
         self._pipeline = ingestion(self._embedders, self._engines, self._parsing)
         self._collections = open_collections(control.settings, self._embedders, self._engines)
         self._tariff = open_tariff(control.settings.prices)
+        # What stays to the end is out of the way of collecting what each document leaves behind.
+        gc.freeze()
 
     def close(self) -> None:
         self._parsing.close()

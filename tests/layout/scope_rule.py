@@ -34,6 +34,7 @@ SCOPED_MODULES = (
     "evaluation/store.py",
     "retrieval/search.py",
     "indexing/collection.py",
+    "indexing/adding.py",
     "indexing/documents.py",
     "indexing/remote/catching_up.py",
     "indexing/remote/points.py",

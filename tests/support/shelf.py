@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from sqlalchemy import select
 
-from indexing import documents
+from indexing import adding, documents
 from indexing.catalogue import EMBEDDED
 from indexing.chunk import Chunk
 from indexing.collections.open import OpenCollections
@@ -80,7 +80,7 @@ class Shelf:
             if stored is not None:
                 documents.replace(view, stored.id, name, content, API, access, NOW)
             else:
-                documents.add(view, name, content, API, access, NOW)
+                adding.add(view, name, content, API, access, NOW)
         return self.chunk_ids(name)
 
     def _claim(self) -> None:

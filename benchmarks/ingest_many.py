@@ -4,10 +4,11 @@
 
 Each run is a process of its own, which reads, parses (in worker processes), cuts, embeds and writes as `strongroom
 ingest` does. `share` is the rate of the first run as a share of bare embedding of the same chunks in the same batches,
-`cpu_share` the same by seconds of processors, parsers included, which others on the machine disturb less. Then the same run again; again after 1 % of the files were edited, with the share of chunks that were embedded anew; a
-run into another tenant that is killed (SIGKILL) in the middle, what is there after it, and the run that completes it;
-and, with `strongroom ingest --watch`, seconds from a save until a search finds the text. Memory peaks are of the
-process and of its largest parser. Every file is a document of one chunk, but one of fifty has a few pages.
+`cpu_share` the same by seconds of processors, parsers included, which others on the machine disturb less. Then the same
+run again; again after 1 % of the files were edited, with the share of chunks that were embedded anew; a run into
+another tenant that is killed (SIGKILL) in the middle, what is there after it, and the run that completes it; and, with
+`strongroom ingest --watch`, seconds from a save until a search finds the text. Memory peaks are of the process and of
+its largest parser. Every file is a document of one chunk, but one of fifty has a few pages.
 """
 
 from __future__ import annotations

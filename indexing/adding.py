@@ -56,7 +56,7 @@ def add_all(view: WriteView, added: Sequence[New], now: float) -> None:
         add_chunks(view, [_chunks(ids[new.name], new.content) for new in piece])
         view.execute(_ADD_VERSIONS, [new.content.record(ids[new.name], 1, new.name, now) for new in piece])
         add_access_lists(view, {ids[new.name]: new.access for new in piece}, now)
-        view.bump_corpus(*ids.values())
+        view.bump_corpus(*(ids[new.name] for new in piece))
 
 
 def _chunks(document_id: int, content: Content) -> NewChunks:

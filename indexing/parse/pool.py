@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Condition
 from typing import BinaryIO, Final
 
@@ -68,8 +68,7 @@ class ParsePool:
         """
         with self._worker(tenant.tenant_id) as worker:
             try:
-                worker.ask(name, content, media_type, self._limits)
-                reply = worker.answer(self._limits)
+                reply = worker.parse(name, content, media_type, self._limits)
             except _Lost as lost:
                 raise _why(lost, self._limits, self._memory_bytes, name) from None
         found = _results(reply)
@@ -87,9 +86,11 @@ class ParsePool:
         while len(found) < len(files):
             left = files[len(found) :]
             with self._worker(tenant.tenant_id) as worker:
-                try:
+                # What it answered before it ended is still to be had.
+                with suppress(_Lost):
                     for name, content in left:
                         worker.ask(name, content, None, self._limits)
+                try:
                     for _ in left:
                         found.append(_results(worker.answer(self._limits)))
                 except _Lost as lost:
@@ -184,6 +185,11 @@ class _Worker:
     def is_fit(self) -> bool:
         """Whether it may be given another file. Whatever ended early leaves half a message behind."""
         return not self._asked and self._files < _MOST_FILES and self._held < _MOST_HELD
+
+    def parse(self, name: str, content: bytes | BinaryIO, media_type: str | None, limits: ParseLimits) -> Reply:
+        """Raises `_Lost`; then the worker is of no more use."""
+        self.ask(name, content, media_type, limits)
+        return self.answer(limits)
 
     def ask(self, name: str, content: bytes | BinaryIO, media_type: str | None, limits: ParseLimits) -> None:
         """For one file more. The worker takes them in order; `answer` has to be called once for each.

@@ -120,6 +120,30 @@ def test_failures_come_back_as_what_they_were(acme: TenantHandle, pools: Callabl
     assert found.value.remedy
 
 
+def test_files_that_are_parsed_together_give_what_each_gives_alone(
+    acme: TenantHandle, pools: Callable[..., ParsePool]
+) -> None:
+    pool = pools(1)
+    files = [("a.md", NOTE.encode()), ("b.pdf", b"%PDF-1.4 and no more"), ("c.jsonl", LINES), ("d.txt", b"")]
+    texts = []
+    for found in pool.parse_all(acme, files):
+        texts.append((found.status, found.item) if isinstance(found, ParseFailure) else len(found))
+    assert texts == [1, ("corrupt", "b.pdf"), 3, ("empty", "d.txt")]
+    assert len(pids(pool)) == 1
+
+
+@pytest.mark.parametrize(("line", "status"), [("time.sleep(60)", "timed_out"), ("os._exit(0)", "corrupt")])
+def test_one_of_many_that_ends_its_parser_costs_itself_alone(
+    acme: TenantHandle, pools: Callable[..., ParsePool], blow_up: Callable[[str], None], line: str, status: str
+) -> None:
+    blow_up(line)
+    names = [f"{number}.txt" for number in range(30)]
+    names[9] = "bad.txt"
+    found = pools(1, ParseLimits(seconds=1)).parse_all(acme, [(name, name.encode()) for name in names])
+    told = [one.status if isinstance(one, ParseFailure) else one[0].text for one in found]  # type: ignore[union-attr]
+    assert told == [status if name == "bad.txt" else name for name in names]
+
+
 @pytest.mark.parametrize(
     ("line", "status"),
     [

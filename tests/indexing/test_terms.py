@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.terms import count_terms, pack, term_postings, tokenize, unpack
+from indexing.terms import count_terms, pack, term_count, term_postings, tokenize, unpack
 from tenancy.errors import Corrupt
 
 
@@ -61,6 +61,7 @@ def test_text_without_words_has_no_terms() -> None:
 @given(st.text(max_size=200) | st.text(alphabet="abs Aé中文のก통 '-_1", max_size=200))
 def test_postings_count_what_tokenize_gives(text: str) -> None:
     terms = tokenize(text)
+    assert term_count(text) == len(terms)
     postings = term_postings(text)
     counted = count_terms(terms)
     assert postings.length == len(terms) == int(postings.counts.sum())

@@ -6,12 +6,11 @@ meanwhile. A document is searchable as a whole or not at all: its rows, access l
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
-from typing import BinaryIO, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +31,7 @@ from indexing.parse import Parsed, ParseFailure
 from indexing.parse.model import MAX_TITLE, Scalar
 from indexing.parse.tags import LANGUAGE
 from indexing.pipeline import Pipeline as Pipeline
-from indexing.prepared import Draft, Embedded, Known, Move, Prepared, Relist, Removal, Wanted, Writable
+from indexing.prepared import Draft, Embedded, Known, Move, Prepared, Relist, Removal, Wanted, Writable, version_of
 from indexing.prepared import Source as Source
 from indexing.relisting import relisted
 from indexing.stepwise import encoded, in_turn
@@ -44,8 +43,6 @@ from tenancy.tenant import TenantHandle, WriteView
 
 _MOVES: Final = 2
 """Changes of the tenant's model that one write follows."""
-
-_PIECE: Final = 2**20
 
 _ERASING: Final = frozenset({Change.UPDATED, Change.REMOVED})
 """Changes that take text out of the database: it leaves the write-ahead log too."""
@@ -243,18 +240,6 @@ def _with_language(parsed: Parsed, metadata: dict[str, Scalar]) -> dict[str, Sca
         return metadata
     told = language_of(parsed.text, parsed.blocks)
     return metadata if told is None else {**metadata, LANGUAGE: told}
-
-
-def version_of(data: bytes | BinaryIO) -> str:
-    """A digest of a source's content; an open file is left at its beginning."""
-    if isinstance(data, bytes):
-        return f"sha256:{hashlib.sha256(data).hexdigest()}"
-    digest = hashlib.sha256()
-    data.seek(0)
-    while piece := data.read(_PIECE):
-        digest.update(piece)
-    data.seek(0)
-    return f"sha256:{digest.hexdigest()}"
 
 
 def _wanted(source: Source, parsed: Parsed | None = None) -> Wanted:

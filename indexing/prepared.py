@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from indexing.pipeline import Pipeline
 from tenancy.acl import AccessList
 
 _EVERYBODY: Final = "tenant"
+_PIECE: Final = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,18 @@ class Wanted:
         return AccessList(
             stored.allow if self.allow is None else self.allow, stored.deny if self.deny is None else self.deny
         )
+
+
+def version_of(data: bytes | BinaryIO) -> str:
+    """A digest of a source's content; an open file is left at its beginning."""
+    if isinstance(data, bytes):
+        return f"sha256:{hashlib.sha256(data).hexdigest()}"
+    digest = hashlib.sha256()
+    data.seek(0)
+    while piece := data.read(_PIECE):
+        digest.update(piece)
+    data.seek(0)
+    return f"sha256:{digest.hexdigest()}"
 
 
 def _both(one: frozenset[str], other: frozenset[str]) -> frozenset[str]:

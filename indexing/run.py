@@ -13,12 +13,12 @@ from indexing import documents
 from indexing.acl_rules import Decision
 from indexing.ahead import in_order
 from indexing.documents import Stored
-from indexing.ingest import Pipeline, look_up, prepare, version_of
+from indexing.ingest import Pipeline, look_up, prepare
 from indexing.opening import Opened, opened
 from indexing.origin import Origin
 from indexing.outcome import Outcome, failed
 from indexing.parse import ParseFailure, ParseResult
-from indexing.prepared import Draft, Known, Move, Prepared, Relist, Removal, Source, Wanted
+from indexing.prepared import Draft, Known, Move, Prepared, Relist, Removal, Source, Wanted, version_of
 from indexing.relisting import relist
 from indexing.walk import UNCERTAIN_NAME, Found, Root, root_of, spelt
 from tenancy.errors import Conflict, InvalidInput

@@ -36,6 +36,7 @@ _engine = create_engine("sqlite://", module=driver, query_cache_size=2_000, hide
 _DAMAGED = frozenset({11, 26})
 _HELD = frozenset({5, 6})
 _OUT_OF_REACH = frozenset({8, 10, 13, 14})
+_FULL = 13
 
 Migration = Callable[[Connection], None]
 
@@ -189,7 +190,7 @@ class Database:
                 _ended(raw.commit)
             except MemoryError as error:
                 # What SQLCipher says where a page that is to be changed is damaged.
-                raise self._out_of_reach() from error
+                raise self._out_of_reach(error) from error
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -205,13 +206,15 @@ class Database:
             if code in _HELD:
                 raise self._busy() from error
             if code in _OUT_OF_REACH:
-                raise self._out_of_reach() from error
+                raise self._out_of_reach(error) from error
             raise
 
     def _busy(self) -> Unavailable:
         return Unavailable("the database is busy or out of reach", item=self.path.name)
 
-    def _out_of_reach(self) -> Unavailable:
+    def _out_of_reach(self, error: BaseException) -> Unavailable:
+        if _primary(getattr(error, "orig", error)) == _FULL:
+            return Unavailable("the disk is full", item=self.path.name, remedy="make room, and do it again")
         return Unavailable(
             "the file cannot be read or written",
             item=self.path.name,
@@ -230,7 +233,7 @@ class Database:
             if _primary(error) in _HELD:
                 raise self._busy() from error
             if _primary(error) in _OUT_OF_REACH:
-                raise self._out_of_reach() from error
+                raise self._out_of_reach(error) from error
             raise Corrupt(
                 "the file does not open with its key", item=self.path.name, remedy="restore it from a backup"
             ) from error

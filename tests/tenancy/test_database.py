@@ -135,7 +135,7 @@ def test_a_full_disk_is_unavailable_and_changes_nothing(tmp_path: Path) -> None:
     add(database, "before")
     with database.reading() as connection:
         connection.exec_driver_sql("PRAGMA max_page_count = 6")
-    with pytest.raises(Unavailable, match="cannot be read or written"), database.writing() as connection:
+    with pytest.raises(Unavailable, match="the disk is full"), database.writing() as connection:
         connection.execute(insert(notes), [{"text": "x" * 1_000} for _ in range(100)])
     assert texts(database) == ["before"]
 

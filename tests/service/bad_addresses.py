@@ -32,12 +32,14 @@ IDS: Final = {
     "a%00b": 422,
     "a%0Ab": 422,
     "a%E2%80%AEb": 422,
-    "%20a": 422,
+    "%20": 422,
+    "%E3%80%80": 422,
+    "a%E2%80%8Cb": 422,
     "a" * 1_001: 422,
     "%FF": 400,
     "%ED%A0%80": 400,
 }
-ABSENT_IDS: Final = ("absent.md", "a'%20OR%20'1'='1", "%25", "notice.md/", "NOTICE.MD", "a" * 1_000)
+ABSENT_IDS: Final = ("absent.md", "%20notice.md", "a'%20OR%20'1'='1", "%25", "notice.md/", "NOTICE.MD", "a" * 1_000)
 
 
 def documents() -> Iterator[Row]:

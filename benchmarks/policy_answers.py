@@ -1,11 +1,13 @@
 """Questions about the policies of a company, asked over the whole path: is the right page cited? The last line is JSON.
 
-    python -m benchmarks.policy_answers --data DIR [--questions FILE] [--home FOLDER] [--show]
+    python -m benchmarks.policy_answers --data DIR [--questions FILE] [--home FOLDER] [--embedder MODEL]
+        [--show]
 
 DIR holds documents/policies (PDFs). They are ingested, and the questions answered, by the functions that the service
 uses, with the settings as they are delivered: the packaged embedding model and answers of copied sentences. Each line
 of FILE is a question with the document and the page that answer it, or without: then no document does. The questions
-were written by somebody who had seen only the PDFs. With `--home` what was ingested stays in FOLDER for the next run.
+were written by somebody who had seen only the PDFs. With `--home` what was ingested stays in FOLDER for the next run;
+each MODEL, as in `[embedding] model`, needs a folder of its own.
 
 An answer counts where the first citation is on the right page of the right document. For each miss the table names the
 step that missed: the search (the rank of the best passage of that page), the abstention, or the choice of the sentence.
@@ -26,6 +28,7 @@ from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from indexing.embed import DEFAULT_MODEL
 from indexing.ingest import Source, ingest
 from retrieval.abstain import weigh
 from retrieval.answer import answer
@@ -86,9 +89,9 @@ def read_cases(file: Path) -> list[Case]:
 class Company:
     """A tenant that holds the policies, and one reader."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, model: str = DEFAULT_MODEL) -> None:
         config = folder / "settings.toml"
-        config.write_text(f'data_dir = "{folder}/data"\n', encoding="utf-8")
+        config.write_text(f'data_dir = "{folder}/data"\n[embedding]\nmodel = "{model}"\n', encoding="utf-8")
         # Public documents: the key of a folder that is kept may be known.
         self.services: Services = build(load_settings(config, environment={}), MasterKey(bytes(range(32))))
         control = self.services.control
@@ -156,6 +159,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--questions", type=Path, default=Path(__file__).with_name("policy_questions.jsonl"))
     parser.add_argument("--home", type=Path)
+    parser.add_argument("--embedder", default=DEFAULT_MODEL)
     parser.add_argument("--show", action="store_true", help="every question, not only those that missed")
     options = parser.parse_args()
     policies = options.data / "documents" / "policies"
@@ -163,7 +167,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="strongroom-answers-") as folder:
         home = options.home or Path(folder)
         home.mkdir(parents=True, exist_ok=True)
-        company = Company(home)
+        company = Company(home, options.embedder)
         begun = time.perf_counter()
         chunks = company.load(policies if policies.is_dir() else options.data)
         loaded = time.perf_counter() - begun

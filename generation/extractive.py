@@ -1,10 +1,11 @@
 """Answers made of sentences copied from the sources: deterministic, cited, and needing no model.
 
-A sentence scores by the rarity of the question's content words in it (Robertson's IDF over the sentences of the
-given sources only, so that nothing outside them can change an answer); a word found in its heading, its list's
-opening line, the sentence before or the document's title counts in part. Kind of question (how many, when, who) and
-the rank of the source decide between near equals. Where an embedding model knows the question's language, how near a
-sentence is to the question counts more than its words: questions are rarely put in the words of the answer.
+Where an embedding model knows the question's language, a sentence scores by how near it and its passage are to the
+question, as the model reads them: questions are rarely put in the words of the answer. Elsewhere it scores by the
+rarity of the question's content words in it (Robertson's IDF over the sentences of the given sources only, so that
+nothing outside them can change an answer); a word found in its heading, its list's opening line, the sentence before
+or the document's title counts in part. Kind of question (how many, when, who) and the rank of the source decide
+between near equals.
 """
 
 from __future__ import annotations
@@ -27,14 +28,18 @@ REVISION = "extractive-1"
 
 _MOST_SENTENCES = 3
 _NEAR_BEST = 0.68
+_NEAR_BEST_READ = 0.93
+"""Least share of the best score of a further sentence; scores by reading lie nearer to each other."""
+
 _LONGEST_QUOTE = 700
 _HEADING, _LEAD, _BEFORE, _TITLE = 0.5, 0.6, 0.35, 0.3
 _WEAKEST_COVER = 0.2
-_LIKENESS_SHARE = 0.7
-"""Weight of likeness where it is known; the words have the rest. Measured: docs/operations/retrieval.md."""
+_READ = 6
+"""Sources that the model reads, the best: each costs time of it, and more changed little."""
 
-_COMPARED = 24
-"""Sentences whose likeness is asked for, the best by words: more changed nothing, and each costs time of the model."""
+_RANK = 0.005
+"""What a passage loses for each better one, where the model reads: the search knew the words too."""
+
 _WEAKEST_COVER_UNSPACED = 0.1
 
 _UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
@@ -85,16 +90,28 @@ class _Scored:
     candidate: _Candidate
 
 
+@dataclass(frozen=True, slots=True)
+class Nearness:
+    """How near a passage is to a question, and each of its sentences, within the passage; at most 1."""
+
+    passage: float
+    sentences: tuple[float, ...]
+
+
 class Likeness(Protocol):
-    """How near sentences are to a question, by an embedding model."""
+    """How near passages and their sentences are to a question, by an embedding model."""
 
     @property
     def revision(self) -> str:
-        """Changes with the model."""
+        """Changes with the model, and with how it is asked."""
         ...
 
-    def of(self, question: str, texts: Sequence[str]) -> Sequence[float] | None:
-        """Cosines (n,); None where the model does not know the question's language."""
+    def of(
+        self, question: str, passages: Sequence[tuple[PromptSource, Sequence[Sentence]]]
+    ) -> Sequence[Nearness] | None:
+        """One for each of `passages`, with all of its sentences; None where the model does not know the question's
+        language.
+        """
         ...
 
 
@@ -168,38 +185,50 @@ class ExtractiveGenerator:
 
 def choose(question: str, sources: Sequence[PromptSource], likeness: Likeness | None = None) -> tuple[Quote, ...]:
     """The quotes that answer `question` best, best first; none where the evidence is weak."""
-    asked = asked_words(question)
     candidates = [candidate for number, source in enumerate(sources) for candidate in _candidates(number, source)]
-    weights = rarity(asked, [candidate.words for candidate in candidates])
-    relevance = [_relevance(asked, weights, number, candidates) for number in range(len(sources))]
-    scores = [_score(question, asked, weights, one) * relevance[one.source] for one in candidates]
-    compared = sorted(range(len(candidates)), key=lambda at: -scores[at])[:_COMPARED]
-    texts = [candidates[at].sentence.text for at in compared]
-    near = likeness.of(question, texts) if likeness is not None and texts else None
-    if near is not None:
-        scores = _mixed(scores, dict(zip(compared, near, strict=True)))
-    elif _covers_too_little(question, sources):
-        return ()
+    scores = None if likeness is None else _read(question, sources[:_READ], candidates, likeness)
+    near = _NEAR_BEST if scores is None else _NEAR_BEST_READ
+    if scores is None:
+        if _covers_too_little(question, sources):
+            return ()
+        scores = _worded(question, candidates, len(sources))
     ranked = sorted(
         (_Scored(score, candidate) for score, candidate in zip(scores, candidates, strict=True) if score > 0),
         key=lambda scored: (-scored.score, scored.candidate.source, scored.candidate.sentence.start),
     )
-    return _best(ranked, sources)
+    return _best(ranked, sources, near)
+
+
+def _worded(question: str, candidates: Sequence[_Candidate], sources: int) -> list[float]:
+    """Scores by the question's words."""
+    asked = asked_words(question)
+    weights = rarity(asked, [candidate.words for candidate in candidates])
+    relevance = [_relevance(asked, weights, number, candidates) for number in range(sources)]
+    return [_score(question, asked, weights, one) * relevance[one.source] for one in candidates]
+
+
+def _read(
+    question: str, sources: Sequence[PromptSource], candidates: Sequence[_Candidate], likeness: Likeness
+) -> list[float] | None:
+    """Scores by likeness: of the passage, then of the sentence in it; 0 for what was not read."""
+    held: list[list[Sentence]] = [[] for _ in sources]
+    for one in candidates:
+        if one.source < len(held):
+            held[one.source].append(one.sentence)
+    near = likeness.of(question, list(zip(sources, held, strict=True)))
+    if near is None:
+        return None
+    return [
+        near[one.source].passage + near[one.source].sentences[one.at] - _RANK * one.source
+        if one.source < len(near)
+        else 0.0
+        for one in candidates
+    ]
 
 
 def _covers_too_little(question: str, sources: Sequence[PromptSource]) -> bool:
     weakest = _WEAKEST_COVER_UNSPACED if _UNSPACED.search(question) else _WEAKEST_COVER
     return cover(question, [source.text for source in sources], [source.title for source in sources]) < weakest
-
-
-def _mixed(scores: Sequence[float], near: dict[int, float]) -> list[float]:
-    """Scores by words and by likeness, each as a share of its best; what was not compared has its words alone."""
-    worded, nearest = max(scores) or 1.0, max(near.values())
-    shares = {at: max(0.0, one) / nearest for at, one in near.items()} if nearest > 0 else {}
-    return [
-        (1 - _LIKENESS_SHARE) * score / worded + _LIKENESS_SHARE * shares.get(at, 0.0)
-        for at, score in enumerate(scores)
-    ]
 
 
 def _relevance(asked: Sequence[str], weights: dict[str, float], number: int, candidates: Sequence[_Candidate]) -> float:
@@ -250,11 +279,11 @@ def _score(question: str, asked: Sequence[str], weights: dict[str, float], candi
     return score / (1 + 0.1 * max(0, len(candidate.words) - 40) / 40)
 
 
-def _best(ranked: Sequence[_Scored], sources: Sequence[PromptSource]) -> tuple[Quote, ...]:
-    """The best sentence, then others near it that add to it: at most three, none twice."""
+def _best(ranked: Sequence[_Scored], sources: Sequence[PromptSource], near: float) -> tuple[Quote, ...]:
+    """The best sentence, then others of at least `near` of its score that add to it: at most three, none twice."""
     chosen: list[Quote] = []
     for scored in ranked:
-        if len(chosen) == _MOST_SENTENCES or scored.score < _NEAR_BEST * ranked[0].score:
+        if len(chosen) == _MOST_SENTENCES or scored.score < near * ranked[0].score:
             break
         quote = _quote(scored.candidate, sources)
         if all(_distinct(quote, other) for other in chosen):

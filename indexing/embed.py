@@ -6,7 +6,16 @@ from typing import Final
 
 from indexing.embedders.hashing import PREFIX as HASHING
 from indexing.embedders.hashing import HashingEmbedder
-from indexing.embedders.port import DEFAULT_MODEL, Dtype, Embedder, EmbeddingSettings, Fingerprint, Vectors
+from indexing.embedders.port import (
+    DEFAULT_MODEL,
+    Dtype,
+    Embedder,
+    EmbeddingSettings,
+    Fingerprint,
+    TokenReader,
+    TokenVectors,
+    Vectors,
+)
 from tenancy.errors import InvalidInput
 
 __all__ = [
@@ -15,6 +24,8 @@ __all__ = [
     "Embedder",
     "EmbeddingSettings",
     "Fingerprint",
+    "TokenReader",
+    "TokenVectors",
     "Vectors",
     "load_embedder",
 ]

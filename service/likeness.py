@@ -1,4 +1,9 @@
-"""The embedding model as the extractive generator sees it: how near sentences are to a question."""
+"""The embedding model as the extractive generator sees it: how near passages and sentences are to a question.
+
+Each token of the question looks for the token nearest to it in what is read; the mean of these cosines is the likeness
+(late interaction: Khattab and Zaharia, "ColBERT", SIGIR 2020, here with a model that was not trained for it). A
+sentence's tokens were read within its passage, and it has those of the heading above the passage too.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from indexing.embed import Embedder
+import numpy as np
+
+from generation.extractive import Nearness
+from generation.prompt import PromptSource
+from generation.sentences import Sentence
+from indexing.chunk import embedded_text
+from indexing.embed import Embedder, TokenReader, TokenVectors, Vectors
 
 _COVERED: Final = 0.5
+_REVISION: Final = "tokens-1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +32,35 @@ class EmbeddedLikeness:
     @property
     def revision(self) -> str:
         fingerprint = self.embedder.fingerprint
-        return f"{fingerprint.name}@{fingerprint.revision}"
+        return f"{_REVISION}/{fingerprint.name}@{fingerprint.revision}"
 
-    def of(self, question: str, texts: Sequence[str]) -> Sequence[float] | None:
-        if self.embedder.covers(question) < _COVERED:
+    def of(
+        self, question: str, passages: Sequence[tuple[PromptSource, Sequence[Sentence]]]
+    ) -> Sequence[Nearness] | None:
+        model = self.embedder
+        if not isinstance(model, TokenReader) or model.covers(question) < _COVERED:
             return None
-        found: list[float] = (self.embedder.encode(texts) @ self.embedder.encode_query(question)).tolist()
-        return found
+        asked = model.read([question], question=True)[0].vectors
+        if not len(asked):
+            return None
+        texts = [embedded_text(source.text, source.context) for source, _ in passages]
+        return [
+            _nearness(asked, read, len(text) - len(source.text), sentences)
+            for (source, sentences), text, read in zip(passages, texts, model.read(texts), strict=True)
+        ]
+
+
+def _nearness(asked: Vectors, read: TokenVectors, above: int, sentences: Sequence[Sentence]) -> Nearness:
+    """`above` is how many characters of what was read stand above the passage's text."""
+    cosines = asked @ read.vectors.T
+    middles = read.spans.sum(axis=1) / 2 - above
+    found = []
+    for sentence in sentences:
+        own = (middles >= sentence.start) & (middles < sentence.end)
+        found.append(_late(cosines[:, own | (middles < 0)]) if own.any() else 0.0)
+    return Nearness(_late(cosines), tuple(found))
+
+
+def _late(cosines: Vectors) -> float:
+    """Of (question's tokens, tokens read)."""
+    return float(np.mean(cosines.max(axis=1))) if cosines.size else 0.0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from dataclasses import dataclass
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -87,6 +88,26 @@ class Embedder(Protocol):
 
     def covers(self, text: str) -> float:
         """How far the model knows the language of `text`, 0 to 1: the weight of the dense leg follows it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenVectors:
+    """A text as the model reads it, token by token: `vectors` (tokens, dimension) float32 of length 1, and the tokens'
+    offsets in the text, in characters, `spans` (tokens, 2). Special tokens and prompts are left out, and so is what
+    lies behind the window.
+    """
+
+    spans: npt.NDArray[np.int64]
+    vectors: Vectors
+
+
+@runtime_checkable
+class TokenReader(Protocol):
+    """An embedding model that also gives the vectors of the single tokens, each in its context."""
+
+    def read(self, texts: Sequence[str], *, question: bool = False) -> list[TokenVectors]:
+        """Of passages, or of questions. Raises `InvalidInput` for text that is not valid Unicode."""
         ...
 
 

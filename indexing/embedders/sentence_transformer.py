@@ -23,7 +23,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from indexing.embedders.coverage import coverage
 from indexing.embedders.model_files import ModelSource, find_model
-from indexing.embedders.port import EmbeddingSettings, Fingerprint, Vectors, require_unicode, unit_rows
+from indexing.embedders.port import EmbeddingSettings, Fingerprint, TokenVectors, Vectors, require_unicode, unit_rows
 from tenancy.errors import InvalidInput, Unavailable
 
 
@@ -69,6 +69,26 @@ class SentenceTransformerEmbedder:
         vector: Vectors = self._run(self._model.encode_query, [text])[0]
         return vector
 
+    def read(self, texts: Sequence[str], *, question: bool = False) -> list[TokenVectors]:
+        require_unicode(texts)
+        prompt = self._model.prompts.get("query" if question else "document") or ""
+        found = []
+        for start in range(0, len(texts), self._batch_size):
+            batch = list(texts[start : start + self._batch_size])
+            future = self._thread.submit(
+                self._model.encode, batch, prompt=prompt, batch_size=len(batch), show_progress_bar=False,
+                output_value="token_embeddings",
+            )  # fmt: skip
+            found += [self._tokens(prompt, *pair) for pair in zip(batch, future.result(), strict=True)]
+        return found
+
+    def _tokens(self, prompt: str, text: str, rows: torch.Tensor) -> TokenVectors:
+        """`rows` (tokens, dimension) are those of `prompt` and `text`, with a special token at either end."""
+        encoded = self._tokenizer.encode(prompt + text)
+        spans = np.array(encoded.offsets[: len(rows) - 1], dtype=np.int64).reshape(-1, 2) - len(prompt)
+        own = (spans[:, 1] > np.maximum(spans[:, 0], 0)).nonzero()[0]
+        return TokenVectors(spans[own], _unit(rows.float().cpu().numpy()[own]))
+
     def token_count(self, text: str) -> int:
         require_unicode([text])
         return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
@@ -90,12 +110,15 @@ class SentenceTransformerEmbedder:
     def _run(self, encode: Callable[..., Any], batch: list[str]) -> Vectors:
         """One batch on the model's thread: (n, dimension). Raises `Unavailable` for vectors with NaN."""
         future = self._thread.submit(encode, batch, batch_size=len(batch), show_progress_bar=False)
-        vectors = np.asarray(future.result(), dtype=np.float32)
-        if not np.isfinite(vectors).all():
-            raise Unavailable(
-                "the embedding model gave a vector that is not finite", remedy="use dtype float32 or bfloat16"
-            )
-        return unit_rows(vectors)
+        return _unit(np.asarray(future.result(), dtype=np.float32))
+
+
+def _unit(vectors: npt.NDArray[np.float32]) -> Vectors:
+    if not np.isfinite(vectors).all():
+        raise Unavailable(
+            "the embedding model gave a vector that is not finite", remedy="use dtype float32 or bfloat16"
+        )
+    return unit_rows(vectors)
 
 
 def _load(source: ModelSource, settings: EmbeddingSettings) -> SentenceTransformer:

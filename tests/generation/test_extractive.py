@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.extractive import ExtractiveGenerator, choose
+from generation.extractive import ExtractiveGenerator, Nearness, choose
 from generation.generator import Finish, Piece
 from generation.prompt import PromptSource, Templates, render
+from generation.sentences import Sentence
 from tests.generation.prompts import finish_of, pieces, soon, text_of
 
 PASSWORDS = PromptSource(
@@ -155,35 +156,57 @@ class Nearest:
 
     revision = "nearest"
 
-    def __init__(self, words: str | None) -> None:
+    def __init__(self, words: str | None, passage: float = 0.1) -> None:
         self.words = words
+        self.passage = passage
         self.compared: list[str] = []
 
-    def of(self, question: str, texts: Sequence[str]) -> Sequence[float] | None:
+    def of(
+        self, question: str, passages: Sequence[tuple[PromptSource, Sequence[Sentence]]]
+    ) -> Sequence[Nearness] | None:
         del question
-        self.compared += texts
-        return None if self.words is None else [0.9 if self.words in text else 0.1 for text in texts]
+        self.compared += [source.key for source, _ in passages]
+        if self.words is None:
+            return None
+        return [
+            Nearness(
+                self.passage if number else 0.1,
+                tuple(0.9 if self.words in sentence.text else 0.1 for sentence in found),
+            )
+            for number, (_, found) in enumerate(passages)
+        ]
 
 
 def test_a_sentence_without_a_word_of_the_question_is_found_by_likeness() -> None:
     question = "May unused days off for personal matters be taken next year?"
     near = choose(question, [LEAVE], Nearest("Casual leave"))
     assert near[0].text == "Casual leave cannot be carried over."
+    assert len(near) == 1
     assert choose(question, [LEAVE], Nearest(None)) == choose(question, [LEAVE])
 
 
-def test_words_count_beside_likeness() -> None:
-    model = Nearest("nothing of this")
-    assert "every 90 days" in choose("How often must passwords be changed?", [PASSWORDS], model)[0].text
-    assert "Accounts lock after 6 failed attempts." in model.compared
+def test_the_likeness_of_the_passage_counts_too() -> None:
+    question = "Who approves parental leave?"
+    assert choose(question, [PASSWORDS, LEAVE], Nearest("nothing of this"))[0].key == "S1"
+    assert choose(question, [PASSWORDS, LEAVE], Nearest("nothing of this", passage=0.9))[0].key == "S2"
+    assert choose(question, [PASSWORDS, LEAVE], Nearest("Length", passage=0.8))[0].text.startswith("Length")
 
 
-def test_what_is_compared_is_bounded_and_best_by_words() -> None:
+def test_the_better_ranked_of_two_equals_comes_first() -> None:
+    one = PromptSource("S1", "one.md", "", "Casual leave cannot be carried over.")
+    other = PromptSource("S2", "other.md", "", "Casual leave is granted by a manager.")
+    model = Nearest("Casual leave")
+    assert [quote.key for quote in choose("What of casual leave?", [one, other], model)] == ["S1", "S2"]
+    assert [quote.key for quote in choose("What of casual leave?", [other, one], model)] == ["S2", "S1"]
+
+
+def test_what_is_compared_is_bounded_and_the_best_of_the_search() -> None:
     model = Nearest("6 failed attempts")
-    long = PromptSource("S1", "long.md", "", " ".join(f"Paragraph {number} is about bees." for number in range(300)))
-    last = PromptSource("S2", "last.md", "", "Accounts lock after 6 failed attempts.")
-    assert choose("How many failed attempts lock accounts?", [long, last], model)[0].key == "S2"
-    assert len(model.compared) == 24
+    last = PromptSource("S9", "last.md", "", "Accounts lock after 6 failed attempts.")
+    others = [PromptSource(f"S{number}", f"{number}.md", "", "This is about bees.") for number in range(1, 7)]
+    assert choose("How many failed attempts lock accounts?", [*others, last], model)[0].key != "S9"
+    assert model.compared == [f"S{number}" for number in range(1, 7)]
+    assert choose("How many failed attempts lock accounts?", [*others[:5], last], model)[0].key == "S9"
 
 
 def test_another_model_of_likeness_is_another_revision() -> None:

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-from indexing.embed import Embedder, EmbeddingSettings, load_embedder
+from indexing.embed import Embedder, EmbeddingSettings, TokenReader, load_embedder
 from tenancy.errors import InvalidInput
 
 HASHING = "hashing:256"
@@ -133,3 +133,21 @@ def test_a_hashing_dimension_out_of_range_is_refused(model: str) -> None:
 def test_sizes_that_cannot_work_are_refused(field: str, value: int) -> None:
     with pytest.raises(InvalidInput, match=f"embedding.{field}"):
         load_embedder(EmbeddingSettings(model=HASHING, **{field: value}))  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_a_text_is_read_token_by_token_with_its_offsets() -> None:
+    embedder = loaded(MINILM)
+    assert isinstance(embedder, TokenReader)
+    texts = ["Parental leave is  ten days.", "", "word " * 400]
+    first, empty, cut = embedder.read(texts)
+    assert [texts[0][start:end] for start, end in first.spans] == ["Parental", "leave", "is", "ten", "days", "."]
+    assert first.vectors.shape == (6, embedder.fingerprint.dimension)
+    assert np.linalg.norm(first.vectors, axis=1) == pytest.approx(np.ones(6), abs=1e-5)
+    assert len(empty.spans) == len(empty.vectors) == 0
+    # Two special tokens have the rest of the window.
+    assert len(cut.spans) == len(cut.vectors) == embedder.fingerprint.window - 2
+    asked = embedder.read(["How long is leave for new parents?"], question=True)[0]
+    nearest = (asked.vectors @ embedder.read(["The leave of a parent.", "The price of a tablet."])[0].vectors.T).max()
+    assert nearest > (asked.vectors @ embedder.read(["The price of a tablet."])[0].vectors.T).max()
+    assert not isinstance(loaded(HASHING), TokenReader)

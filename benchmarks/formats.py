@@ -2,9 +2,9 @@
 
     python -m benchmarks.formats --data DIR [--only PART]
 
-DIR holds the files (shared data: documents/files); `benchmarks.formats_wanted` says what is wanted of each. Every file
-is parsed in a process of its own, whose time and peak of memory beyond the loaded parsers are shown, and which is
-killed after a minute: a crash or a hang is a line of the table and ends nothing. What is not met is named below the
+DIR holds the files, or is the shared data (documents/files); `benchmarks.formats_wanted` says what is wanted of each.
+Every file is parsed in a process of its own, whose time and peak of memory beyond the loaded parsers are shown, and
+which is killed after a minute: a crash or a hang is a line of the table and ends nothing. What is not met is named below the
 table. The last line is JSON. Exit code 1 where something is not met.
 """
 
@@ -59,7 +59,9 @@ class Run:
 
 def main() -> int:
     arguments = _arguments()
-    files = [path for path in sorted(arguments.data.iterdir()) if path.is_file() and arguments.only in path.name]
+    shared = arguments.data / "documents" / "files"
+    folder = shared if shared.is_dir() else arguments.data
+    files = [path for path in sorted(folder.iterdir()) if path.is_file() and arguments.only in path.name]
     met: list[str] = []
     missed: dict[str, list[str]] = {}
     statuses: Counter[str] = Counter()

@@ -25,7 +25,7 @@ Change = Literal["new", "changed", "same", "failed"]
 class Preview:
     """One file. `by` names what decides; `readers` counts users of the directory, of whom `who` names the first.
 
-    `unknown` are names that the directory does not have: they stand for nobody until somebody is called so.
+    `hold_nobody` are labels that stand for no user of the directory, as that of a misspelt name does.
     """
 
     document: str
@@ -35,7 +35,7 @@ class Preview:
     by: str | None = None
     readers: int = 0
     who: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
+    hold_nobody: tuple[str, ...] = ()
     reason: str | None = None
     remedy: str | None = None
 
@@ -71,7 +71,7 @@ def _one(view: ReadView, readers: Readers, entry: Found, decide: Callable[[Found
     present = stored.access if stored is not None else AccessList()
     access = present if decision is None else decision.access
     change: Change = "new" if stored is None else "same" if stored.access == access else "changed"
-    allowed, unknown = _held(view, readers, access.allow)
+    allowed, idle = _held(view, readers, access.allow)
     denied, also = _held(view, readers, access.deny)
     who = sorted(readers.names[user] for user in allowed - denied)
     return Preview(
@@ -82,20 +82,21 @@ def _one(view: ReadView, readers: Readers, entry: Found, decide: Callable[[Found
         decision.by if decision is not None else None,
         len(who),
         tuple(who[:MOST_NAMED]),
-        tuple(sorted(unknown | also)),
+        tuple(sorted(idle | also)),
     )
 
 
 def _held(view: ReadView, readers: Readers, labels: Collection[str]) -> tuple[set[str], set[str]]:
-    """The ids of users who hold one of `labels`, and the labels that name nobody whom the directory knows."""
+    """The ids of users who hold one of `labels`, and those of the labels that nobody holds."""
     held: set[str] = set()
-    unknown: set[str] = set()
+    idle: set[str] = set()
     for label in labels:
         kind, name = parse_label(label)
         find = {"user": directory.find_user, "group": directory.find_group}.get(kind)
         ref = find(view, name) if find is not None else ""
-        if ref is None:
-            unknown.add(label)
-        else:
-            held |= readers.of(kind, ref)
-    return held, unknown
+        # A misspelt group is in the directory as soon as a list names it, without members.
+        users = readers.of(kind, ref) if ref is not None else frozenset()
+        held |= users
+        if not users and kind != "tenant":
+            idle.add(label)
+    return held, idle

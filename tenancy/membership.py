@@ -37,10 +37,11 @@ MAX_BYTES: Final = 256 * 2**20
 MOST_REMOVED: Final = 0.2
 """Share of the memberships that a file may take away without being asked for it."""
 _FREE: Final = 10
-"""So few may always be taken away."""
+"""So many may always be taken away: of a few memberships, one is already a large share."""
 
 _END: Final = "#end"
 _KINDS: Final = ("user", "group")
+_FIRST: Final = "let it be the first line; if the file is an error page or empty, fetch it again"
 
 Member = tuple[str, str]
 """Kind and NFC name."""
@@ -136,21 +137,27 @@ def compare(view: ReadView, wanted: Membership, *, complete: bool) -> Changes:
     return Changes(tuple(added), tuple(removed), sum(map(len, present.values())))
 
 
-def bring_in(
-    view: WriteView, wanted: Membership, now: float, *, complete: bool = False, most_removed: float = MOST_REMOVED
-) -> Changes:
-    """Make the directory what `wanted` says, in the caller's transaction.
-
-    Raises `InvalidInput`, having changed nothing, where more than the share `most_removed` of all memberships, and more
-    than a few, would go: a file that is half there looks like many who left.
+def check_removed(changes: Changes, most_removed: float = MOST_REMOVED) -> None:
+    """Raises `InvalidInput` where more than the share `most_removed` of all memberships, and more than a few, would go:
+    a file that is half there looks like many who left.
     """
-    changes = compare(view, wanted, complete=complete)
     if len(changes.removed) > _FREE and changes.share > most_removed:
         raise InvalidInput(
             f"takes away {len(changes.removed)} of {changes.before} memberships, more than {most_removed:.0%}",
             item="membership",
             remedy="see whether the file is whole; if it is, allow more with --most-removed",
         )
+
+
+def bring_in(
+    view: WriteView, wanted: Membership, now: float, *, complete: bool = False, most_removed: float = MOST_REMOVED
+) -> Changes:
+    """Make the directory what `wanted` says, in the caller's transaction.
+
+    Raises `InvalidInput`, having changed nothing, where `check_removed` does.
+    """
+    changes = compare(view, wanted, complete=complete)
+    check_removed(changes, most_removed)
     for group in sorted(wanted.groups):
         directory.ensure_group(view, group, now)
     for group, members in _by_group(changes.added).items():
@@ -245,7 +252,7 @@ def _csv_lines(text: str, name: str) -> Iterator[tuple[str, _Line]]:
     try:
         header = [cell.strip().lower() for cell in next(reader, [])]
         if header != ["group", "member"]:
-            raise InvalidInput("does not begin with the line group,member", item=name, remedy="add the line")
+            raise InvalidInput("does not begin with the line group,member", item=name, remedy=_FIRST)
         for row in reader:
             where = f"{name}, line {reader.line_num}"
             cells = [cell.strip() for cell in row]

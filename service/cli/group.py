@@ -108,7 +108,7 @@ def import_groups(
         bool, Parameter(negative=(), help="Refuse a file that does not say how many groups it has.")
     ] = False,
     most_removed: Annotated[
-        float, Parameter(help="Refuse a file that takes away more than this share of all memberships.")
+        float, Parameter(help="Refuse a file that takes away more than this share of all memberships and than ten.")
     ] = 0.2,
     dry_run: Annotated[bool, Parameter(negative=(), help="Show what would change; nothing is written.")] = False,
     common: Common = DEFAULT,
@@ -159,6 +159,9 @@ def import_groups(
 
         changes = audited(control, principal, "group.preview" if dry_run else "group.import", work)
     _show(common, changes)
+    if dry_run:
+        # What would be refused is refused here as well, once it was shown.
+        membership.check_removed(changes, most_removed)
 
 
 @app.command
@@ -197,6 +200,7 @@ def _show(common: Common, changes: Changes) -> None:
         for change, found in (("added", changes.added), ("removed", changes.removed))
         for group, (kind, name) in found
     ]
-    show_table(common, rows, ["change", "group", "member"])
-    if not rows and not common.as_json:
+    if rows or common.as_json:
+        show_table(common, rows, ["change", "group", "member"])
+    else:
         note("membership is the same already")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from service.cli.console import DEFAULT, Common, Tenant, audited, note, opened, show_pages
-from service.cli.ingest_access import Sources
+from service.cli.ingest_access import Deciding, Sources
 from service.cli.ingest_loading import Loading
 from service.cli.ingest_watch import follow, one_pass
 from service.problems import DONE, FAILED
@@ -20,7 +20,6 @@ from tenancy.errors import InvalidInput
 
 if TYPE_CHECKING:
     from audit.trail import Trail
-    from indexing.batch import Decide
     from indexing.run import PruneLimit
 
 Labels = Annotated[tuple[str, ...], Parameter(negative=(), help="user:NAME, group:NAME or tenant; repeat for more.")]
@@ -51,7 +50,8 @@ def ingest(
 
     A document's access list comes from its line of `--manifest`, else from the nearest `.strongroom.toml`, else from
     `--acl` (or `--allow` and `--deny`, for all alike), else from `--posix`. Without any, known documents keep theirs
-    and nobody reads a new one. Stop with Ctrl-C: the next run goes on.
+    and nobody reads a new one; with `--acl` or `--manifest`, nobody reads what neither names. Stop with
+    Ctrl-C: the next run goes on.
 
     A file that was renamed or moved within PATH keeps its document, under the access list of its new place. --prune
     refuses to remove more than 20 documents or a fifth of a folder's, whichever is more, or those of more than half of
@@ -64,11 +64,18 @@ def ingest(
     paths: Path
         Further ones.
     """
+    from indexing.walk import root_of
+
+    for one in (path, *paths):
+        # A misspelt path is told before models are loaded.
+        root_of(one)
     sources = Sources(acl, manifest, allow, deny, posix, folder_rules)
     limit = _prune_limit(prune, prune_limit)
     access = sources.read()
     if dry_run:
-        return _preview(tenant, [path, *paths], access.decide, sources.files, common)
+        if prune:
+            note("what --prune would remove is not shown")
+        return _preview(tenant, [path, *paths], access, sources.files, common)
     with opened(common) as control:
         loading = Loading(control, tenant, [path, *paths], sources.files, limit)
         try:
@@ -91,7 +98,7 @@ def _prune_limit(prune: bool, limit: int | None) -> PruneLimit | None:
     return PruneLimit(limit) if prune else None
 
 
-def _preview(tenant: str, paths: Sequence[Path], decide: Decide, not_documents: Sequence[Path], common: Common) -> int:
+def _preview(tenant: str, paths: Sequence[Path], access: Deciding, exclude: Sequence[Path], common: Common) -> int:
     """Show who would read what. The exit code tells whether each file could be decided."""
     from service.access_preview import Preview, preview
 
@@ -107,12 +114,14 @@ def _preview(tenant: str, paths: Sequence[Path], decide: Decide, not_documents: 
         principal = control.authenticator.operator(tenant)
 
         def work(trail: Trail) -> None:
-            found = preview(control.tenants.open(principal), paths, decide, not_documents)
-            columns = ["change", "document", "readers", "who", "allow", "deny", "by", "unknown", "reason"]
+            found = preview(control.tenants.open(principal), paths, access.decide, exclude)
+            columns = ["change", "document", "readers", "who", "allow", "deny", "by", "hold_nobody", "reason"]
             show_pages(common, pages(found), columns)
             trail.note(detail=dict(counts))
 
         audited(control, principal, "ingest.preview", work)
+    for where in access.unused():
+        note(f"{where} fits no document")
     if counts["nobody"]:
         note(f"no user of the directory would read {counts['nobody']} of the files")
     return FAILED if counts["failed"] else DONE

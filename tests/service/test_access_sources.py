@@ -91,9 +91,43 @@ def test_owners_and_modes_are_heeded_where_they_are_asked_for(acme: Run, folder:
 
 def test_names_that_nobody_has_are_told_before_they_exist(acme: Run, folder: Path) -> None:
     planned = previewed(acme, str(folder / "docs"), "--allow", "group:hrr", "--deny", "user:ana")
-    assert planned["a.md"]["unknown"] == ["group:hrr"]
+    assert planned["a.md"]["hold_nobody"] == ["group:hrr"]
     assert planned["a.md"]["readers"] == 0
-    assert "group:hrr" not in str(data(acme("group", "list", "--tenant", "acme", "--json")))
+    assert "hrr" not in str(data(acme("group", "list", "--tenant", "acme", "--json")))
+
+
+def test_names_that_nobody_has_are_told_also_once_a_list_has_them(acme: Run, folder: Path) -> None:
+    command = (str(folder / "docs"), "--allow", "tenant", "--deny", "group:interms")
+    assert acme("ingest", "--tenant", "acme", *command)[0] == 0
+    assert "interms" in str(data(acme("group", "list", "--tenant", "acme", "--json")))
+    assert previewed(acme, *command)["a.md"]["hold_nobody"] == ["group:interms"]
+    assert acme("group", "add", "--tenant", "acme", "interms", "user:bo")[0] == 0
+    planned = previewed(acme, *command)["a.md"]
+    assert (planned["hold_nobody"], planned["who"]) == ([], ["ana"])
+
+
+def test_a_preview_names_the_rules_that_fit_nothing_and_whose_readers_go(acme: Run, folder: Path) -> None:
+    manifest, docs = folder / "manifest.csv", str(folder / "docs")
+    assert acme("ingest", "--tenant", "acme", docs, "--allow", "tenant")[0] == 0
+    manifest.write_text("path,allow\na.md,user:ana\nb.md,user:bo\n")
+    command = ("ingest", "--tenant", "acme", docs, "--manifest", str(manifest))
+    code, _, err = acme(*command, "--dry-run")
+    assert (code, "manifest.csv, line 3 fits no document" in err, "line 2" in err) == (0, True, False)
+    planned = previewed(acme, docs, "--manifest", str(manifest))
+    assert {name: (row["change"], row["allow"]) for name, row in planned.items()} == {
+        "a.md": ("changed", ["user:ana"]),
+        "hr/board.md": ("changed", []),
+        "hr/pay.md": ("changed", []),
+    }
+    assert acme(*command)[0] == 0
+    assert lists(acme) == {name: row["allow"] for name, row in planned.items()}
+
+
+def test_a_misspelt_path_is_told_before_anything_is_opened(cli: Run, folder: Path) -> None:
+    # There is no master key, no tenant and no model here.
+    for more in ((), ("--dry-run",)):
+        code, out, err = cli("ingest", "--tenant", "acme", str(folder / "none"), "--allow", "tenant", *more)
+        assert (code, out, "there is no such file or folder" in err) == (2, "", True)
 
 
 def test_a_sweep_names_what_nobody_and_what_everybody_reads(acme: Run, folder: Path) -> None:

@@ -54,6 +54,22 @@ def test_a_broken_import_changes_nothing_and_says_so(acme: Run, folder: Path, br
     assert status["reason"].startswith("groups.csv")
 
 
+def test_many_who_would_leave_are_refused_beforehand_too(acme: Run, folder: Path) -> None:
+    file = folder / "groups.csv"
+    file.write_text("group,member\n" + "".join(f"hr,user{number}\n" for number in range(40)))
+    command = ("group", "import", str(file), "--tenant", "acme")
+    assert acme(*command)[0] == 0
+    code, out, err = acme(*command)
+    assert (code, out, err) == (0, "", "note: membership is the same already\n")
+    file.write_text("group,member\n" + "".join(f"hr,user{number}\n" for number in range(29)))
+    for more in (("--dry-run",), ()):
+        code, out, err = acme(*command, *more)
+        assert (code, "takes away 11 of 40 memberships" in err) == (2, True)
+        assert len(out.splitlines()) == (11 if more else 0)
+    assert acme(*command, "--dry-run", "--most-removed", "0.3")[0] == 0
+    assert len(members(acme)) == 40
+
+
 def test_an_absent_file_and_a_share_that_is_none(acme: Run, folder: Path) -> None:
     code, _, err = acme("group", "import", str(folder / "none.csv"), "--tenant", "acme")
     assert (code, "none.csv" in err) == (2, True)

@@ -4,8 +4,8 @@
 
 DIR holds the files, or is the shared data (documents/files); `benchmarks.formats_wanted` says what is wanted of each.
 Every file is parsed in a process of its own, whose time and peak of memory beyond the loaded parsers are shown, and
-which is killed after a minute: a crash or a hang is a line of the table and ends nothing. What is not met is named below the
-table. The last line is JSON. Exit code 1 where something is not met.
+which is killed after a minute: a crash or a hang is a line of the table and ends nothing. What is not met is named
+below the table. The last line is JSON. Exit code 1 where something is not met.
 """
 
 from __future__ import annotations

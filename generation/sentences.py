@@ -19,6 +19,10 @@ _ABBREVIATION = regex.compile(
     r"(?:^|[\s(])(?:\p{Lu}|(?i:mr|mrs|ms|dr|prof|st|no|nos|vs?|e\.g|i\.e|cf|etc|inc|ltd|co|corp|art|sec|fig|approx|dept|"
     r"bzw|z\.\s?b|u\.s|u\.k|a\.m|p\.m))\.$"
 )
+_DAY = regex.compile(r"(?:^|[^\d.,])\d{1,2}\.$")
+_OF_MONTH = regex.compile(
+    r"\s+(?:Januar|Jänner|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember)(?!\p{L})"
+)
 _BREAKS = regex.compile(r"[;；,，、]\s*|\s+")
 _UNMARKED = regex.compile(r"[\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
 _LINE = regex.compile(r"[^\n\r\f\v\x85\u2028\u2029]*\S")
@@ -101,6 +105,8 @@ def _closed_spans(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     for match in _END.finditer(text, start, end):
         if _ABBREVIATION.search(text[begin : match.end()]) and match.group()[0] == ".":
             continue
+        if _DAY.search(text[begin : match.end()]) and _OF_MONTH.match(text, match.end(), end):
+            continue  # "am 31. März"
         if not any(character.isalpha() for character in text[begin : match.end()]):
             continue  # a number such as "1." opens its sentence
         yield begin, match.end()

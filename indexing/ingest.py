@@ -227,7 +227,9 @@ def _prepare(
         ruler = Ruler(embedder.token_starts, embedder.fingerprint.window)
         chunks = chunk(result.text, pipeline.chunking, blocks=result.blocks, places=result.places, ruler=ruler)
         terms = [pack(term_postings(indexed_text(piece.text, piece.context))) for piece in chunks]
-        title = source.title or result.title or PurePosixPath(file).name + result.suffix
+        # Without the "#", with which a title would look like an address and be taken out of answers.
+        own = " ".join([PurePosixPath(file).name, result.suffix.removeprefix("#")]).rstrip()
+        title = source.title or result.title or own
         parsed = replace(result, metadata=_with_language(result, {**result.metadata, **source.metadata}))
         return Draft(name, version, title, parsed, chunks, terms, source.origin, wanted, before)
     except InvalidInput as error:

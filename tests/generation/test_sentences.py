@@ -22,6 +22,8 @@ def texts(text: str) -> list[str]:
             ["Dr. Lee, e.g. of the U.S. office, agreed.", "All left."],
         ),
         ("It rose 3.5 percent. Then it fell.", ["It rose 3.5 percent.", "Then it fell."]),
+        ("Er endet am 31. März. Danach ist Mai.", ["Er endet am 31. März.", "Danach ist Mai."]),
+        ("Es kostet 31. Maibäume gibt es nicht.", ["Es kostet 31.", "Maibäume gibt es nicht."]),
         ('He said "no." She left.', ['He said "no."', "She left."]),
         ("今天是星期一。你好吗？我很好！", ["今天是星期一。", "你好吗？", "我很好！"]),
         ("年假30天；病假5天。", ["年假30天；", "病假5天。"]),

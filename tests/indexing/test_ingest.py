@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pytest
 from sqlalchemy import func, select
 
+from generation.links import links_in
 from indexing import documents, model
 from indexing import pipeline as pipeline_module
 from indexing.chunk import Chunking
@@ -204,6 +205,9 @@ def test_lines_are_documents_with_their_own_versions_and_lists(acme: Company, em
     assert put(acme, pipeline, "f.jsonl", first) == [(f"f.jsonl#{n}", "added") for n in "123"]
     assert documents.show_document(acme.handle, "f.jsonl#2").access == AccessList.of(["user:ana"])
     assert documents.show_document(acme.handle, "f.jsonl#2").record.title == "Pears"
+    # An answer shows titles, and takes out what looks like an address.
+    title = documents.show_document(acme.handle, "f.jsonl#1").record.title
+    assert (title, list(links_in(title)), list(links_in("f.jsonl#1")) != []) == ("f.jsonl 1", [], True)
     assert documents.show_document(acme.handle, "f.jsonl#1").access == EVERYBODY
     second = line("1", "apple") + line("2", "pears", allow=["user:ana"], title="Pears") + line("4", "fig")
     assert put(acme, pipeline, "f.jsonl", second) == [

@@ -79,7 +79,8 @@ class ParsePool:
     def parse_all(self, tenant: TenantHandle, files: Sequence[tuple[str, bytes]]) -> list[Result]:
         """What `parse` returns or raises for each of a few dozen short files, by name and content.
 
-        One worker is asked for all of them at once; where one ends it, those behind it are asked for again.
+        One worker is asked for all of them at once; where one ends it, or leaves too much in it, another one is asked
+        for those behind it.
         Raises `Unavailable`.
         """
         found: list[Result] = []
@@ -93,6 +94,8 @@ class ParsePool:
                 try:
                     for _ in left:
                         found.append(_results(worker.answer(self._limits)))
+                        if worker.is_full:
+                            break
                 except _Lost as lost:
                     found.append(_why(lost, self._limits, self._memory_bytes, files[len(found)][0]))
         return found
@@ -184,7 +187,12 @@ class _Worker:
     @property
     def is_fit(self) -> bool:
         """Whether it may be given another file. Whatever ended early leaves half a message behind."""
-        return not self._asked and self._files < _MOST_FILES and self._held < _MOST_HELD
+        return not self._asked and self._files < _MOST_FILES and not self.is_full
+
+    @property
+    def is_full(self) -> bool:
+        """Whether what files left behind in it takes room from the next."""
+        return self._held >= _MOST_HELD
 
     def parse(self, name: str, content: bytes | BinaryIO, media_type: str | None, limits: ParseLimits) -> Reply:
         """Raises `_Lost`; then the worker is of no more use."""

@@ -144,6 +144,18 @@ def test_one_of_many_that_ends_its_parser_costs_itself_alone(
     assert told == [status if name == "bad.txt" else name for name in names]
 
 
+def test_what_one_of_many_leaves_behind_in_its_parser_takes_nothing_from_the_others(
+    acme: TenantHandle, pools: Callable[..., ParsePool], blow_up: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "_MOST_HELD", 256 * 2**20)
+    blow_up("globals().setdefault('kept', []).append(b'x' * (300 << 20))")
+    names = ["bad.txt", "bad.txt", "bad.txt", "good.txt"]
+    pool = pools(1, memory_bytes=2**30)
+    found = pool.parse_all(acme, [(name, name.encode()) for name in names])
+    told = [one.status if isinstance(one, ParseFailure) else one[0].text for one in found]  # type: ignore[union-attr]
+    assert told == names
+
+
 @pytest.mark.parametrize(
     ("line", "status"),
     [

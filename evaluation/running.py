@@ -27,6 +27,7 @@ from tenancy.errors import (
     Conflict,
     InvalidInput,
     LimitExceeded,
+    NotFound,
     StrongroomError,
     TenantSuspended,
 )
@@ -81,15 +82,23 @@ async def run(
 ) -> list[Scores]:
     """The scores of `cases`, in their order; each has an asker, whose principal `askers` gives.
 
-    What one question ends with is its score. Raises what `askers` raises, and what would end every question alike.
+    What one question ends with is its score, also where its asker went meanwhile. Raises what `askers` raises before
+    the first one, and what would end every question alike.
     """
     settings = replace(way.path.settings, cache_enabled=False)
     tariff = _Noting(way.path.tariff.book, way.path.tariff.plan, way.path.tariff.clock)
     way = replace(way, path=replace(way.path, settings=settings, tariff=tariff))
-    principals = {name: askers(name) for name in {case.asker or "" for case in cases}}
+    # All at the beginning, before anything is asked; and again for each question: somebody may go meanwhile.
+    for name in {case.asker or "" for case in cases}:
+        askers(name)
     found = []
     for number, case in enumerate(cases):
-        found.append(await _scored(way, tariff, principals[case.asker or ""], case))
+        try:
+            principal = askers(case.asker or "")
+        except NotFound as error:
+            found.append(unanswered(case, error.code))
+        else:
+            found.append(await _scored(way, tariff, principal, case))
         step(number + 1, len(cases))
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -57,7 +58,7 @@ def load_set(view: ReadView, name: str = DEFAULT) -> tuple[Case, ...]:
 
 def forget_cases(view: WriteView, asker: str) -> int:
     """Take the questions out of all saved sets that `asker` asks; returns how many. A set that had no others goes."""
-    removed = 0
+    asker, removed = unicodedata.normalize("NFC", asker), 0
     for name in view.execute(select(evaluation_sets.c.name)).scalars().all():
         cases = load_set(view, name)
         left = [case for case in cases if case.asker != asker]

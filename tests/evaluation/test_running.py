@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from audit.query import Filters, query_log
@@ -13,6 +14,7 @@ from audit.record import decode
 from evaluation.running import FEATURE, Way, run, with_asker
 from evaluation.scores import Scores, figures
 from evaluation.sets import Case
+from tenancy import directory
 from tenancy.control import Tenants
 from tenancy.errors import InvalidInput, NotFound, TenantSuspended
 from tenancy.identity import Authenticator, Principal
@@ -107,6 +109,23 @@ def test_what_would_end_every_question_ends_the_run(path: Path, tenants: Tenants
 def test_an_unknown_asker_is_refused(path: Path, authenticator: Authenticator) -> None:
     with pytest.raises(NotFound):
         scores(path, authenticator, Case(question="x?", unanswerable=True, asker=secrets.token_hex(4)))
+
+
+def test_who_goes_while_a_set_is_asked_asks_nothing_more_and_others_do(
+    path: Path, acme: Company, authenticator: Authenticator
+) -> None:
+    def step(done: int, _of: int) -> None:
+        if done == 1:
+            with acme.handle.writing() as view:
+                directory.delete_user(view, "ana")
+
+    cases = [ANSWERED, ABSENT, msgspec.structs.replace(ANSWERED, asker="bo")]
+    found = asyncio.run(run(Way(path.path), lambda name: authenticator.operator("acme", name), cases, step))
+    assert [one.failed for one in found] == [None, "not-found", None]
+    log = path.logs.of(authenticator.operator("acme"))
+    events = [decode(stored.payload) for stored in query_log(log, Filters(order="asc")).events]
+    # An intent and an outcome each.
+    assert sum(event.action == "answer" for event in events) == 4
 
 
 def test_each_question_has_an_asker() -> None:

@@ -41,7 +41,7 @@ from indexing.globs import Glob, document_path, relative_path
 from indexing.parse.model import MAX_TITLE, Scalar
 from tenancy.acl import AccessList
 from tenancy.errors import InvalidInput
-from tenancy.names import document_name
+from tenancy.names import as_seen, document_name
 
 T = TypeVar("T")
 
@@ -79,6 +79,11 @@ class _Entry:
     title: str | None
     metadata: Mapping[str, Scalar]
 
+    def over(self, access: AccessList) -> AccessList:
+        return AccessList(
+            access.allow if self.allow is None else self.allow, access.deny if self.deny is None else self.deny
+        )
+
 
 class AccessRules:
     """Rules and manifest, checked as a whole when they are read."""
@@ -91,21 +96,41 @@ class AccessRules:
     def decide(self, path: str, nearer: Decision | None = None) -> Decision:
         """The access list of the document `path` (relative, with "/"). `nearer` stands in the place of the rules: what
         a file in the document's folder says; the manifest's lines come over that, too.
+
+        Raises `InvalidInput` where a rule or line that gives another list fits the name as somebody reads it, but not
+        as it is.
         """
         name = document_path(path)
         found = nearer or self._by_rule(name)
         entry = self._entries.get(name)
+        if (alike := as_seen(name)) != name:
+            self._require_told_apart(name, alike, entry, found.access, by_rule=nearer is None)
         if entry is None:
             return found
-        allow = found.access.allow if entry.allow is None else entry.allow
-        deny = found.access.deny if entry.deny is None else entry.deny
         # A line that says nothing about access does not turn "nobody decided" into a decision.
         silent = entry.allow is None and entry.deny is None and found.by is None
-        return Decision(AccessList(allow, deny), None if silent else entry.where, entry.title, entry.metadata)
+        return Decision(entry.over(found.access), None if silent else entry.where, entry.title, entry.metadata)
 
     def _by_rule(self, name: str) -> Decision:
-        rule = next((rule for rule in reversed(self._rules) if rule.glob.matches(name)), self._default)
+        position = self._last(name)
+        rule = self._default if position is None else self._rules[position]
         return Decision(AccessList(), None) if rule is None else Decision(rule.access, rule.where)
+
+    def _last(self, name: str) -> int | None:
+        """The position of the rule that decides about `name`; None where that is the default."""
+        return next((at for at in reversed(range(len(self._rules))) if self._rules[at].glob.matches(name)), None)
+
+    def _require_told_apart(
+        self, name: str, alike: str, entry: _Entry | None, access: AccessList, *, by_rule: bool
+    ) -> None:
+        read = self._entries.get(alike)
+        if entry is None and read is not None and read.over(access) != access:
+            raise _only_alike(name, read.where)
+        if by_rule and (entry is None or entry.allow is None or entry.deny is None):
+            position, own = self._last(alike), self._last(name)
+            # A later rule that fits the name as it is was written for it.
+            if position is not None and (own is None or own < position) and self._rules[position].access != access:
+                raise _only_alike(name, self._rules[position].where)
 
     def unused(self, paths: Iterable[str]) -> list[str]:
         """The rules and lines that fit none of `paths`: a misspelt one protects nothing."""
@@ -283,6 +308,14 @@ def _access(allow: list[str], deny: list[str], where: str) -> AccessList:
     except InvalidInput as error:
         remedy = error.remedy or "write user:NAME, group:NAME or tenant"
         raise InvalidInput(f"{error.item!r}: {error.reason}", item=where, remedy=remedy) from None
+
+
+def _only_alike(name: str, where: str) -> InvalidInput:
+    return InvalidInput(
+        f"{where} fits this name as it is read, but not as it is: blanks or unseen characters differ",
+        item=name,
+        remedy="rename the file, or write a rule behind that one that fits it; ? stands for one character",
+    )
 
 
 def _at(where: str, error: InvalidInput) -> InvalidInput:

@@ -22,6 +22,7 @@ _JOINERS: Final = regex.compile(
     r"|(?<=[\p{jt=L}\p{jt=D}]\p{Mn}*)\u200c(?=\p{Mn}*[\p{jt=R}\p{jt=D}])"
     r"|(?<=[\p{Extended_Pictographic}\p{Emoji_Modifier}\ufe0f])\u200d(?=\p{Extended_Pictographic})"
 )
+_WRITTEN_OUT: Final = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U000([0-9a-f]{5}))")
 _TENANT = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 
@@ -89,6 +90,18 @@ def mapped_controls(text: str, replacement: Callable[[str], str]) -> str:
         replacement(character) if _is_control(character) and at not in kept else character
         for at, character in enumerate(text)
     )
+
+
+def as_seen(path: str) -> str:
+    """`path` (parts joined by "/") as somebody reads it: without joiners, format characters that were written out
+    ("\\u200b"), and what tells kinds of blanks apart."""
+    plain = _WRITTEN_OUT.sub(lambda found: "" if _is_format(found) else found.group(), _without_joiners(path))
+    return "/".join(" ".join(part.split()) for part in plain.split("/"))
+
+
+def _is_format(written_out: re.Match[str]) -> bool:
+    digits = next(group for group in written_out.groups() if group is not None)
+    return unicodedata.category(chr(int(digits, 16))) == "Cf"
 
 
 def enc(*parts: bytes | str | None) -> bytes:

@@ -9,7 +9,7 @@ from typing import Final
 LANGUAGE: Final = "language"
 """The name of the metadata."""
 
-_TAG = re.compile(r"([a-z]{2,3})(?:[-_][a-z0-9]{1,8})*", re.IGNORECASE)
+_TAG = re.compile(r"([a-z]{2,3})(?:[-_][a-z0-9]{1,8})*", re.IGNORECASE | re.ASCII)
 _NONE: Final = frozenset({"und", "mul", "mis", "zxx", "xx"})
 """Tags that name no language."""
 _OLDER: Final = {"iw": "he", "in": "id", "ji": "yi", "jw": "jv", "mo": "ro", "sh": "sr"}

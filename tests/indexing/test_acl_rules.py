@@ -225,3 +225,45 @@ def test_globs_against_their_definition(pattern: list[str], path: list[str]) -> 
         return fits and matches(parts[1:], names[1:])
 
     assert Glob("/".join(pattern)).matches("/".join(path)) == matches(pattern, path)
+
+
+_NARROW = """
+[default]
+allow = ["tenant"]
+
+[[rule]]
+path = "hr/pay*.pdf"
+allow = ["group:hr"]
+"""
+_OTHERS = ["hr /pay.pdf", "hr/pay.pdf ", " hr/pay.pdf", "hr/\\u200bpay.pdf", "\\xadhr/pay.pdf", "h\\u2060r/pay.pdf"]
+
+
+@pytest.mark.parametrize("name", _OTHERS)
+def test_a_rule_that_fits_a_name_only_as_it_is_read_is_not_passed_over(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidInput, match=r"access.toml, rule 1 fits this name as it is read") as found:
+        rules(tmp_path, _NARROW).decide(name)
+    assert (found.value.item, "rename" in str(found.value.remedy)) == (name, True)
+    # A rule behind it that fits the name as it is was meant; and where both say the same, nothing is passed over.
+    meant = rules(tmp_path, f'{_NARROW}[[rule]]\npath = "**/*pay.pdf*"\nallow = ["user:bo"]\n')
+    assert meant.decide(name).access == access("user:bo")
+    same = rules(tmp_path, _NARROW.replace("tenant", "group:hr"))
+    assert same.decide(name).access == access("group:hr")
+
+
+def test_what_is_read_as_no_rule_says_falls_to_what_does_fit(tmp_path: Path) -> None:
+    found = rules(tmp_path, _NARROW)
+    assert found.decide("hr/pay roll .pdf").access == access("group:hr")
+    assert found.decide("it/pay.pdf ").access == access("tenant")
+    assert found.decide("hr/pay\\xff.pdf").access == access("group:hr")
+
+
+def test_a_line_for_a_name_that_reads_the_same_is_not_passed_over(tmp_path: Path) -> None:
+    lines = '{"path": "hr/pay.pdf", "allow": []}\n{"path": "it.pdf", "title": "IT"}\n{"path": "c.pdf", "allow": []}\n'
+    found = rules(tmp_path, _NARROW, lines + '{"path": "c.pdf ", "allow": ["tenant"], "deny": []}\n')
+    with pytest.raises(InvalidInput, match=r"list.jsonl, line 1 fits this name as it is read"):
+        found.decide("hr/pay.pdf ")
+    # A line that says nothing of access, and one of the name's own.
+    assert found.decide("it.pdf ") == found.decide("else.pdf")
+    assert found.decide("c.pdf ").access == access("tenant")
+    with pytest.raises(InvalidInput, match="line 1"):
+        found.decide("hr/pay.pdf ", Decision(access("tenant"), by="nearer"))

@@ -89,7 +89,7 @@ def test_hidden_text_and_code_count_for_nothing() -> None:
         (["iw"], "he"), (["ckb"], "ckb"), (["en", "en-US"], "en"), (["en", "de"], None), (["und"], None),
         (["mul"], None),
         (["x-klingon"], None), (["German"], None), ([""], None), ([None, 5, b"de"], None), ([], None),
-        (["de;en"], None),
+        (["de;en"], None), (["\u017fv"], None), (["\u0130t"], None), (["\u212ao"], None), (["de-\u017fv"], None),
     ],
 )  # fmt: skip
 def test_tags(tags: list[object], language: str | None) -> None:

@@ -105,8 +105,10 @@ async def run(
 
 def with_asker(cases: Sequence[Case], asker: str | None) -> list[Case]:
     """`cases` with `asker` where a case names none. Raises `InvalidInput` where there is neither."""
-    if asker is None and any(case.asker is None for case in cases):
-        raise InvalidInput("a question of the set names no asker", item="asker", remedy="give --asker for such ones")
+    nameless = sum(case.asker is None for case in cases)
+    if asker is None and nameless:
+        reason = f"{nameless} of the set's {len(cases)} questions name no asker"
+        raise InvalidInput(reason, item="asker", remedy="give --asker for such ones")
     return [case if case.asker else msgspec.structs.replace(case, asker=asker) for case in cases]
 
 

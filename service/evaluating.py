@@ -95,28 +95,41 @@ async def evaluate(
 
 
 async def try_on(
-    services: Services, name: str, cases: Sequence[Case] | None, change: Change, terms: Terms, told: Told
+    services: Services,
+    name: str,
+    cases: Sequence[Case] | None,
+    change: Change,
+    terms: Terms,
+    told: Told,
+    lacking: str,
 ) -> Row:
-    """Try `change` on one tenant, and do with it what the policy says. What stands in the way is in the row."""
+    """Try `change` on one tenant, and do with it what the policy says. What stands in the way is in the row; `lacking`
+    where there are no cases.
+    """
     control = services.control
-    principal = control.authenticator.operator(name)
     trial = Trial(services.path, _askers(services, name), change, terms.k, terms.margin, services.pipeline.chunking)
-    row = Row(tenant=name, verdict="not tried", reason="it has no set")
+    row = Row(tenant=name, verdict="not tried", reason=lacking)
     try:
+        principal = control.authenticator.operator(name)
         async with control.trail.open(principal, action="eval.shadow", request_id=secrets.token_hex(16)) as trail:
             tenant = control.tenants.open(principal)
             trail.note(detail={"change": change.digest, "changes": " ".join(change.parts), "policy": terms.policy})
             await trail.intent()
             if cases is not None:
-                row = await _tried(trial, tenant, principal, with_asker(cases, terms.asker), terms, told)
+                row = await _tried(trial, tenant, principal, cases, terms, told)
             if terms.policy != "report":
                 row = _settled(services, tenant, principal, trial, row, terms.policy)
             trail.note(
                 detail={"verdict": row.verdict, "decision": row.decision, "done": row.done, "questions": row.questions}
             )
     except StrongroomError as error:
-        return msgspec.structs.replace(row, verdict="not tried", reason=error.reason)
+        return msgspec.structs.replace(row, verdict="not tried", reason=told_of(error))
     return row
+
+
+def told_of(error: StrongroomError) -> str:
+    """Reason and remedy in a row."""
+    return f"{error.reason} ({error.remedy})" if error.remedy else error.reason
 
 
 async def _tried(
@@ -124,12 +137,12 @@ async def _tried(
 ) -> Row:
     begun = tenant.contract
     try:
-        found = await trial.on(tenant, cases, told)
+        found = await trial.on(tenant, with_asker(cases, terms.asker), told)
         if trial.path.tenants.open(principal).contract != begun:
             raise Conflict("its contract was changed meanwhile", item=tenant.name, remedy="begin again")
     except StrongroomError as error:
         # The policy holds for this tenant all the same: it was not shown that it does not get worse.
-        return Row(tenant=tenant.name, verdict="not tried", reason=error.reason)
+        return Row(tenant=tenant.name, verdict="not tried", reason=told_of(error))
     _keep(tenant, "shadow", "", found.before, terms.k)
     _keep(tenant, "shadow", trial.change.digest, found.after, terms.k)
     return _row(tenant, found, terms)

@@ -127,19 +127,20 @@ class _Sets:
 
 
 async def _all(services: Services, names: Sequence[str] | None, sets: _Sets, change: Any, terms: Any) -> list[Row]:
-    from service.evaluating import Row, try_on
+    from service.evaluating import told_of, try_on
     from tenancy.errors import StrongroomError
 
     control, rows = services.control, []
     chosen = names or [record.name for record in control.tenants.listed() if record.status == "active"]
     for name in dict.fromkeys(chosen):
         with progress() as told:
+            lacking = "it has no set (`strongroom eval save` keeps one)"
             try:
                 cases = sets.of(name)
             except StrongroomError as error:
-                rows.append(Row(tenant=name, verdict="not tried", reason=error.reason))
-                continue
-            rows.append(await try_on(services, name, cases, change, terms, _named(told, name)))
+                # Not tried, so that the policy holds for this tenant, too.
+                cases, lacking = None, told_of(error)
+            rows.append(await try_on(services, name, cases, change, terms, _named(told, name), lacking))
     return rows
 
 

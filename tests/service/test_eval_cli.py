@@ -242,6 +242,19 @@ def test_what_was_tried_under_another_contract_is_not_applied(acme: Console, mon
     assert acme.done("tenant", "contract", "show", "acme") == {"weight": 9, "retrieval": {"threshold": 0.15}}
 
 
+def test_a_set_that_cannot_be_asked_or_read_is_named_and_its_tenant_kept(acme: Console) -> None:
+    change, words = acme.file("change.toml", STRICT), ("--policy", "apply", "--sets", str(acme.folder))
+    nameless = {"question": "Who won the cup?", "unanswerable": True}
+    acme.set("acme.jsonl", [nameless, plain("parking", 0)])
+    (acme.folder / "globex.jsonl").write_bytes(b"\xff\xfe\x00")
+    code, rows, err = acme("eval", "shadow", "--change", change, *words, "--tenant", "acme", "--tenant", "globex")
+    assert code == 1
+    assert [(row["verdict"], row["done"]) for row in rows] == [("not tried", "kept as it is")] * 2
+    assert "acme was not tried: 1 of the set's 2 questions name no asker (give --asker" in err
+    for tenant in ("acme", "globex"):
+        assert acme.done("tenant", "contract", "show", tenant)["retrieval"] == {"threshold": 0.15}
+
+
 def test_a_tenant_without_a_set_is_named_and_kept(acme: Console) -> None:
     change = acme.file("change.toml", STRICT)
     words = ("--policy", "apply", "--set", "none", "--tenant", "acme")

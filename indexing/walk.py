@@ -112,7 +112,7 @@ def _below(root: Root, folder: Path) -> Iterator[Found]:
         with os.scandir(folder) as scan:
             entries = sorted(scan, key=lambda entry: unicodedata.normalize("NFC", entry.name))
     except OSError as error:
-        yield _wrong(root, folder, f"the folder cannot be read: {error.strerror}")
+        yield _wrong(root, folder, f"the folder cannot be read: {error.strerror}", "check its permissions")
         return
     for entry in entries:
         if entry.name.startswith("."):

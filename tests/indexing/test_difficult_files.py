@@ -82,6 +82,24 @@ def test_a_file_that_changes_while_it_is_read_is_read_again_and_one_that_never_s
     assert word(run(acme, folder)["a.txt"]) == "unchanged"
 
 
+def test_a_folder_that_nobody_may_open_says_what_to_do(
+    acme: Company, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scanning = os.scandir
+
+    def guarded(path: Any) -> Any:
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scanning(path)
+
+    (folder / "closed").mkdir()
+    monkeypatch.setattr(os, "scandir", guarded)
+    found = run(acme, folder)
+    closed = found["closed"]
+    assert (closed.status.value, closed.remedy) == ("failed", "check its permissions")
+    assert word(found["a.txt"]) == "added"
+
+
 def test_a_file_that_nobody_may_read_is_one_failure(
     acme: Company, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

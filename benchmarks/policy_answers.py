@@ -1,13 +1,13 @@
 """Questions about the policies of a company, asked over the whole path: is the right page cited? The last line is JSON.
 
     python -m benchmarks.policy_answers --data DIR [--questions FILE] [--home FOLDER] [--embedder MODEL]
-        [--show]
+        [--rerank MODEL] [--show]
 
 DIR holds documents/policies (PDFs). They are ingested, and the questions answered, by the functions that the service
 uses, with the settings as they are delivered: the packaged embedding model and answers of copied sentences. Each line
 of FILE is a question with the document and the page that answer it, or without: then no document does. The questions
 were written by somebody who had seen only the PDFs. With `--home` what was ingested stays in FOLDER for the next run;
-each MODEL, as in `[embedding] model`, needs a folder of its own.
+each MODEL, as in `[embedding] model`, needs a folder of its own. `--rerank embedding` has 16 passages read again.
 
 An answer counts where the first citation is on the right page of the right document. For each miss the table names the
 step that missed: the search (the rank of the best passage of that page), the abstention, or the choice of the sentence.
@@ -34,6 +34,7 @@ from retrieval.abstain import weigh
 from retrieval.answer import answer
 from retrieval.passage import Passage
 from retrieval.question import Answer, Done, Question
+from retrieval.rerank import best_apart, texts_of
 from retrieval.search import open_scope, search
 from service.settings import load_settings
 from service.wiring import Services, build
@@ -45,6 +46,8 @@ from tenancy.tenant import TenantHandle
 TENANT = "inazuma"
 DEPTH = 50
 """How far down the ranking the right page is looked for."""
+
+READ_AGAIN = 16
 
 COVERED = 0.5
 """As in `retrieval.sources`: least knowledge of a language at which a model's similarity counts."""
@@ -89,9 +92,13 @@ def read_cases(file: Path) -> list[Case]:
 class Company:
     """A tenant that holds the policies, and one reader."""
 
-    def __init__(self, folder: Path, model: str = DEFAULT_MODEL) -> None:
+    def __init__(self, folder: Path, model: str = DEFAULT_MODEL, rerank: str = "") -> None:
         config = folder / "settings.toml"
-        config.write_text(f'data_dir = "{folder}/data"\n[embedding]\nmodel = "{model}"\n', encoding="utf-8")
+        config.write_text(
+            f'data_dir = "{folder}/data"\n[embedding]\nmodel = "{model}"\n'
+            f'[retrieval.rerank]\nmodel = "{rerank}"\ndepth = {READ_AGAIN}\n',
+            encoding="utf-8",
+        )
         # Public documents: the key of a folder that is kept may be known.
         self.services: Services = build(load_settings(config, environment={}), MasterKey(bytes(range(32))))
         control = self.services.control
@@ -125,12 +132,17 @@ class Company:
         scope = open_scope(self.principal, self.tenant, path.collections)
         found = search(
             self.tenant, self.principal, scope, case.question, embedder.encode_query(case.question), DEPTH,
-            model=embedder.fingerprint, covers=embedder.covers(case.question),
+            model=embedder.fingerprint, covers=embedder.covers(case.question), copies_last=True,
         )  # fmt: skip
-        best = found.items[: path.settings.top_k]
+        items = found.items
+        if path.reranker is not None:
+            again, rest = items[: path.reranker.depth], items[path.reranker.depth :]
+            scores = path.reranker.scores(case.question, texts_of(again))
+            items = (*best_apart(again, scores, len(again), path.reranker.share), *rest)
+        best = items[: path.settings.top_k]
         similarity = found.similarity if embedder.covers(case.question) >= COVERED else None
         evidence = weigh(case.question, best, similarity=similarity, model=embedder.fingerprint.name)
-        ranks = [rank for rank, passage in enumerate(found.items, 1) if shows(passage, case)]
+        ranks = [rank for rank, passage in enumerate(items, 1) if shows(passage, case)]
         rank = ranks[0] if ranks else None
         got = await self.answered(case.question)
         first = got.citations[0] if got.citations else None
@@ -160,6 +172,7 @@ def main() -> int:
     parser.add_argument("--questions", type=Path, default=Path(__file__).with_name("policy_questions.jsonl"))
     parser.add_argument("--home", type=Path)
     parser.add_argument("--embedder", default=DEFAULT_MODEL)
+    parser.add_argument("--rerank", default="")
     parser.add_argument("--show", action="store_true", help="every question, not only those that missed")
     options = parser.parse_args()
     policies = options.data / "documents" / "policies"
@@ -167,7 +180,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="strongroom-answers-") as folder:
         home = options.home or Path(folder)
         home.mkdir(parents=True, exist_ok=True)
-        company = Company(home, options.embedder)
+        company = Company(home, options.embedder, options.rerank)
         begun = time.perf_counter()
         chunks = company.load(policies if policies.is_dir() else options.data)
         loaded = time.perf_counter() - begun

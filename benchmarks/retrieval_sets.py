@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from indexing.embed import Embedder, Vectors
+from indexing.embed import Embedder, TokenReader, TokenVectors, Vectors
 
 SETS = ("scifact", "cranfield", "xquad-en", "xquad-zh", "xquad-de")
 
@@ -51,10 +51,11 @@ def ndcg(ranking: Sequence[str], relevant: Mapping[str, int], depth: int = 10) -
 
 
 class StoredVectors:
-    """An embedder that remembers its vectors in a folder, by fingerprint and text."""
+    """An embedder that remembers its vectors in a folder, by fingerprint and text, and those of tokens in memory."""
 
     def __init__(self, embedder: Embedder, folder: Path) -> None:
         self._embedder = embedder
+        self._read: dict[tuple[str, bool], TokenVectors] = {}
         self.spec = embedder.spec
         self.fingerprint = embedder.fingerprint
         self.covers = embedder.covers
@@ -80,6 +81,14 @@ class StoredVectors:
             stored = self._embedder.encode_query(text)
             self._keep(b"q", [text], stored[None])
         return stored
+
+    def read(self, texts: Sequence[str], *, question: bool = False) -> list[TokenVectors]:
+        if not isinstance(self._embedder, TokenReader):
+            raise SystemExit(f"{self.spec} does not read token by token")
+        new = [text for text in dict.fromkeys(texts) if (text, question) not in self._read]
+        read = self._embedder.read(new, question=question)
+        self._read.update({(text, question): one for text, one in zip(new, read, strict=True)})
+        return [self._read[text, question] for text in texts]
 
     def _stored(self, kind: bytes, text: str) -> Vectors | None:
         row = self._store.execute("SELECT vector FROM vectors WHERE text = ?", (_key(kind, text),)).fetchone()

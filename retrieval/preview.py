@@ -10,7 +10,7 @@ from generation.prompt import Prompt, Template
 from retrieval.masking import masked_prompt
 from retrieval.plan import Plan, open_plan
 from retrieval.question import AnswerPath, Question
-from retrieval.rerank import best_apart
+from retrieval.rerank import best_apart, texts_of
 from retrieval.search import Passages, open_scope, search
 from retrieval.sources import Gathered, gather
 from tenancy.identity import Principal
@@ -56,8 +56,8 @@ def preview(path: AnswerPath, principal: Principal, question: Question, system: 
         visible_only=plan.hidden == "leave_out",
     )
     if plan.reranker is not None:
-        scores = plan.reranker.scores(plan.query, [item.text for item in found.items])
-        found = replace(found, items=best_apart(found.items, scores, plan.breadth))
+        scores = plan.reranker.scores(plan.query, texts_of(found.items))
+        found = replace(found, items=best_apart(found.items, scores, plan.breadth, plan.reranker.share))
     gathered = gather(tenant, plan, found, embedder)
     prompt = masked_prompt(plan, gathered.context, mark=MARK).prompt
     return Preview(plan, prompt, prompt_tokens(prompt, plan.route.count), found, gathered)

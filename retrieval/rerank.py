@@ -1,7 +1,9 @@
-"""A second look at the passages that were found: a model reads the question and each of them together.
+"""A second look at the passages that were found: a model reads them again, for this question.
 
-A cross-encoder (Nogueira and Cho, "Passage Re-ranking with BERT", 2019) tells better than cosines and words what
-answers a question, and costs a pass of a model for each passage. It is off unless the settings name a model.
+A cross-encoder (Nogueira and Cho, "Passage Re-ranking with BERT", 2019) reads the question and each of them together.
+The embedding model itself reads them token by token (`indexing.late_interaction`), for which no other model is needed.
+Both tell better than cosines of whole passages what answers a question, and cost a pass of a model for each passage.
+It is off unless the settings name a model.
 """
 
 from __future__ import annotations
@@ -15,17 +17,25 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from indexing.chunk import embedded_text
+from indexing.embed import Embedder, TokenReader
 from indexing.embedders.model_files import find_files
+from indexing.late_interaction import COVERED, late_likeness
 from retrieval.duplicates import spread
 from retrieval.passage import Passage
 from tenancy.errors import InvalidInput, Unavailable
 
 MAX_DEPTH: Final = 200
 
+EMBEDDING: Final = "embedding"
+"""The name, in the settings, of the deployment's embedding model as one that reads passages again."""
+
 
 class RerankSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`model` is a directory or `org/name@<commit>`; empty reranks nothing. `depth` passages are read, `batch_size` at
-    one time, each cut with its question to `window` tokens.
+    """`model` is a directory or `org/name@<commit>`, or `embedding`; empty reranks nothing. `depth` passages are read.
+
+    A cross-encoder reads `batch_size` at one time, each cut with its question to `window` tokens; the embedding model
+    has settings of its own for both.
     """
 
     model: str
@@ -49,6 +59,11 @@ class Reranker(Protocol):
     @property
     def depth(self) -> int:
         """How many passages are read for one question, at least."""
+        ...
+
+    @property
+    def share(self) -> float:
+        """How much of a passage's new score is the reading's, in [0, 1]; the search's has the rest."""
         ...
 
     def scores(self, question: str, texts: Sequence[str]) -> npt.NDArray[np.float32]:
@@ -75,6 +90,7 @@ class CrossEncoderReranker:
         self.name: Final = source.name
         self.revision: Final = f"{source.revision}/{settings.window}"
         self.depth: Final = settings.depth
+        self.share: Final = 1.0
         self._batch_size = settings.batch_size
         self._window = settings.window
         self._model = _load(source.location, source.commit, settings)
@@ -109,15 +125,75 @@ class CrossEncoderReranker:
         return scores
 
 
-def reranked(passages: Sequence[Passage], scores: npt.NDArray[np.float32], top_k: int) -> tuple[Passage, ...]:
-    """The best `top_k` of `passages` by `scores` (n,), which become theirs; ties keep the order that they had."""
+class TokenReranker:
+    """The embedding model, token by token. Where it does not know a question's language, the order stays."""
+
+    share: Final = 0.7
+    """Measured: docs/operations/retrieval.md. The reading alone loses on questions that share words with documents."""
+
+    def __init__(self, embedder: Embedder, settings: RerankSettings) -> None:
+        """Raises `InvalidInput` for an embedding model that gives no vectors of tokens."""
+        if not isinstance(embedder, TokenReader):
+            raise InvalidInput(
+                "this embedding model does not read token by token, and cannot rerank",
+                item=embedder.fingerprint.name,
+                remedy="use a model of sentence-transformers as embedding.model, or name a cross-encoder",
+            )
+        self.name: Final = embedder.fingerprint.name
+        self.revision: Final = f"tokens-1/{embedder.fingerprint.revision}/{embedder.fingerprint.window}/{self.share}"
+        self.depth: Final = settings.depth
+        self._embedder: Embedder = embedder
+        self._reader: TokenReader = embedder
+
+    def scores(self, question: str, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        if not self._reads(question, texts):
+            return np.zeros(len(texts), dtype=np.float32)
+        asked = self._reader.read([question], question=True)[0].vectors
+        found = [late_likeness(asked @ read.vectors.T) for read in self._reader.read(texts)]
+        return np.array(found, dtype=np.float32)
+
+    def token_count(self, question: str, texts: Sequence[str]) -> int:
+        if not self._reads(question, texts):
+            return 0
+        counts = map(self._embedder.token_count, (question, *texts))
+        return sum(min(count, self._embedder.fingerprint.window) for count in counts)
+
+    def _reads(self, question: str, texts: Sequence[str]) -> bool:
+        return bool(texts) and self._embedder.covers(question) >= COVERED
+
+
+def texts_of(passages: Sequence[Passage]) -> list[str]:
+    """What a model reads of each: as it is embedded, with the heading above it."""
+    return [embedded_text(passage.text, passage.context) for passage in passages]
+
+
+def reranked(
+    passages: Sequence[Passage], scores: npt.NDArray[np.float32], top_k: int, share: float = 1.0
+) -> tuple[Passage, ...]:
+    """The best `top_k` of `passages` by `scores` (n,), which become theirs; ties keep the order that they had.
+
+    With a `share` below 1, scores of the reading and of the search are mixed, each scaled to [0, 1].
+    """
+    if share < 1:
+        before = np.array([passage.score for passage in passages], dtype=np.float32)
+        scores = share * _scaled(scores) + (1 - share) * _scaled(before)
     order = np.argsort(-scores, kind="stable")[:top_k]
     return tuple(replace(passages[index], score=float(scores[index])) for index in order)
 
 
-def best_apart(passages: Sequence[Passage], scores: npt.NDArray[np.float32], top_k: int) -> tuple[Passage, ...]:
+def best_apart(
+    passages: Sequence[Passage], scores: npt.NDArray[np.float32], top_k: int, share: float
+) -> tuple[Passage, ...]:
     """`reranked`, with near-duplicates of better ones last."""
-    return tuple(spread(reranked(passages, scores, len(passages)), top_k))
+    return tuple(spread(reranked(passages, scores, len(passages), share), top_k))
+
+
+def _scaled(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """The best becomes 1 and the weakest 0; where all are equal, 1."""
+    if not len(scores) or scores.max() == scores.min():
+        return np.ones_like(scores)
+    scaled: npt.NDArray[np.float32] = (scores - scores.min()) / (scores.max() - scores.min())
+    return scaled
 
 
 def _load(location: str, commit: str | None, settings: RerankSettings) -> Any:

@@ -1,8 +1,7 @@
 """The embedding model as the extractive generator sees it: how near passages and sentences are to a question.
 
-Each token of the question looks for the token nearest to it in what is read; the mean of these cosines is the likeness
-(late interaction: Khattab and Zaharia, "ColBERT", SIGIR 2020, here with a model that was not trained for it). A
-sentence's tokens were read within its passage, and it has those of the heading above the passage too.
+By `indexing.late_interaction`. A sentence's tokens were read within its passage, and it has those of the heading above
+the passage too.
 """
 
 from __future__ import annotations
@@ -11,15 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from generation.extractive import Nearness
 from generation.prompt import PromptSource
 from generation.sentences import Sentence
 from indexing.chunk import embedded_text
 from indexing.embed import Embedder, TokenReader, TokenVectors, Vectors
+from indexing.late_interaction import COVERED, late_likeness
 
-_COVERED: Final = 0.5
 _REVISION: Final = "tokens-1"
 
 
@@ -38,7 +35,7 @@ class EmbeddedLikeness:
         self, question: str, passages: Sequence[tuple[PromptSource, Sequence[Sentence]]]
     ) -> Sequence[Nearness] | None:
         model = self.embedder
-        if not isinstance(model, TokenReader) or model.covers(question) < _COVERED:
+        if not isinstance(model, TokenReader) or model.covers(question) < COVERED:
             return None
         asked = model.read([question], question=True)[0].vectors
         if not len(asked):
@@ -57,10 +54,5 @@ def _nearness(asked: Vectors, read: TokenVectors, above: int, sentences: Sequenc
     found = []
     for sentence in sentences:
         own = (middles >= sentence.start) & (middles < sentence.end)
-        found.append(_late(cosines[:, own | (middles < 0)]) if own.any() else 0.0)
-    return Nearness(_late(cosines), tuple(found))
-
-
-def _late(cosines: Vectors) -> float:
-    """Of (question's tokens, tokens read)."""
-    return float(np.mean(cosines.max(axis=1))) if cosines.size else 0.0
+        found.append(late_likeness(cosines[:, own | (middles < 0)]) if own.any() else 0.0)
+    return Nearness(late_likeness(cosines), tuple(found))

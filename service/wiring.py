@@ -28,6 +28,7 @@ from cache.stores.port import CacheStore
 from generation.placement import PooledRoutes
 from generation.prompt import Templates
 from indexing.collections.open import OpenCollections
+from indexing.embed import Embedder
 from indexing.embedding import Embedders
 from indexing.engines.registry import Engines
 from indexing.gpu import GpuSearch
@@ -35,7 +36,7 @@ from indexing.ingest import Pipeline
 from indexing.parse.pool import ParsePool
 from indexing.parse.settings import ParsingSettings
 from retrieval.question import AnswerPath, PathSettings
-from retrieval.rerank import CrossEncoderReranker, Reranker, RerankSettings
+from retrieval.rerank import EMBEDDING, CrossEncoderReranker, Reranker, RerankSettings, TokenReranker
 from service.alerts import Alerts
 from service.control import Control, open_control
 from service.engines import build_engines
@@ -165,7 +166,7 @@ def _build(settings: Settings, control: Control) -> Services:
         admission=gate(settings.admission, alerts, control, workers),
         settings=_path_settings(settings),
         tariff=open_tariff(settings.prices),
-        reranker=reranker(settings.retrieval.rerank),
+        reranker=reranker(settings.retrieval.rerank, embedders.default),
     )
     note_tenants(path.routes, control.tenants.count()[0])
     signals = Signals(settings.signals.window_s, settings.signals.tenants, drift=path.drift)
@@ -244,8 +245,10 @@ def open_collections(settings: Settings, embedders: Embedders, engines: Engines)
     )
 
 
-def reranker(settings: RerankSettings) -> Reranker | None:
-    """The model that reads passages again, where the settings name one. Raises `InvalidInput`, `Unavailable`."""
+def reranker(settings: RerankSettings, embedder: Embedder) -> Reranker | None:
+    """What reads passages again, where the settings name it. Raises `InvalidInput`, `Unavailable`."""
+    if settings.model == EMBEDDING:
+        return TokenReranker(embedder, settings)
     return CrossEncoderReranker(settings) if settings.model else None
 
 

@@ -13,8 +13,10 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, BertConfig, BertForSequenceClassification
 
+from indexing.embed import Embedder, EmbeddingSettings, TokenReader, load_embedder
 from retrieval.passage import Passage
-from retrieval.rerank import CrossEncoderReranker, RerankSettings, reranked
+from retrieval.rerank import EMBEDDING, CrossEncoderReranker, RerankSettings, TokenReranker, reranked, texts_of
+from service import wiring
 from tenancy.contract import Contract, RetrievalTerms
 from tenancy.errors import InvalidInput, Unavailable
 from tenancy.identity import Role
@@ -110,6 +112,60 @@ def test_a_model_that_cannot_rank_is_refused_with_its_reason(tmp_path: Path, fol
     assert found.value.remedy
 
 
+@pytest.fixture(scope="module")
+def packaged() -> Embedder:
+    return load_embedder(EmbeddingSettings())
+
+
+ANSWERS = (
+    "Parking is free on Sundays, and the gate opens at seven in the morning.",
+    "Whoever leaves the company has to say so a quarter of a year beforehand.",
+    "The canteen serves lunch from noon on.",
+)
+ASKED = "How long before I quit must I tell my employer?"
+
+
+def test_the_embedding_model_reads_token_by_token(packaged: Embedder) -> None:
+    reranker = TokenReranker(packaged, settings(EMBEDDING))
+    found = reranker.scores(ASKED, ANSWERS)
+    assert int(found.argmax()) == 1
+    assert isinstance(packaged, TokenReader)
+    asked = packaged.read([ASKED], question=True)[0].vectors
+    expected = [float((asked @ read.vectors.T).max(axis=1).mean()) for read in packaged.read(ANSWERS)]
+    assert found.tolist() == pytest.approx(expected, abs=1e-5)
+    assert reranker.token_count(ASKED, ANSWERS) == sum(map(packaged.token_count, (ASKED, *ANSWERS)))
+    assert reranker.token_count(ASKED, ["word " * 1_000]) == packaged.token_count(ASKED) + packaged.fingerprint.window
+    assert reranker.scores(ASKED, []).shape == (0,)
+    assert reranker.token_count(ASKED, []) == 0
+
+
+def test_a_language_that_the_embedding_model_does_not_know_moves_nothing(packaged: Embedder) -> None:
+    reranker = TokenReranker(packaged, settings(EMBEDDING))
+    question = "年假有多少天？"
+    assert reranker.token_count(question, ANSWERS) == 0
+    passages = [Passage(f"d{n}", n, "t", "v", "c", n, 0, 1, text, 0.9 - n / 10) for n, text in enumerate(ANSWERS)]
+    found = reranked(passages, reranker.scores(question, ANSWERS), 3, reranker.share)
+    assert [one.document for one in found] == ["d0", "d1", "d2"]
+
+
+def test_reading_and_search_are_mixed_by_share() -> None:
+    passages = [Passage(f"d{n}", n, "t", "v", "c", n, 0, 1, "x", 1.0 - n / 2) for n in range(3)]
+    found = reranked(passages, np.asarray([0.2, 0.4, 0.3], np.float32), 3, 0.7)
+    assert [(one.document, round(one.score, 2)) for one in found] == [("d1", 0.85), ("d2", 0.35), ("d0", 0.3)]
+    assert reranked([], np.zeros(0, np.float32), 3, 0.7) == ()
+
+
+def test_a_model_without_tokens_cannot_rerank() -> None:
+    with pytest.raises(InvalidInput, match="does not read token by token") as found:
+        TokenReranker(load_embedder(EmbeddingSettings(model="hashing:256")), settings(EMBEDDING))
+    assert found.value.remedy
+
+
+def test_the_settings_name_the_embedding_model_or_nothing(packaged: Embedder) -> None:
+    assert isinstance(wiring.reranker(settings(EMBEDDING), packaged), TokenReranker)
+    assert wiring.reranker(settings(""), packaged) is None
+
+
 @pytest.fixture
 def rig(acme: Company, folder: Path) -> Iterator[QuestionPath]:
     rig = QuestionPath(acme.tenants)
@@ -131,7 +187,7 @@ def test_a_question_s_passages_come_in_the_model_s_order(acme: Company, rig: Que
     rig.path = plain
     before = rig.retrieve(ana, QUESTION, top_k=5).passages
     rig.path = five
-    scores = five.reranker.scores(QUESTION, [one.text for one in before]) if five.reranker else np.zeros(0)
+    scores = five.reranker.scores(QUESTION, texts_of(before)) if five.reranker else np.zeros(0)
     assert found == reranked(before, scores, 3)
     assert "secret.txt" not in {one.document for one in found}
 

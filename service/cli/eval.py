@@ -121,20 +121,28 @@ def save(
     name: Annotated[str, Parameter(help="Under which name; `default` is what `eval shadow` uses.")] = "default",
     common: Common = DEFAULT,
 ) -> int:
-    """Keep a set in the tenant's own database, in the place of the one of this name."""
+    """Keep a set in the tenant's own database, in the place of the one of this name. Expected documents that are not
+    there are named: their questions count as wrong.
+    """
     from evaluation.sets import read_set
     from evaluation.store import save_set
+    from indexing.documents import find_stored
 
     found = read_set(file)
     with opened(common) as control:
         principal = control.authenticator.operator(tenant)
 
-        def work(trail: Trail) -> None:
+        def work(trail: Trail) -> list[int]:
             trail.note(detail={"set": name[:100], "questions": len(found.cases)})
             with control.tenants.open(principal).writing() as view:
                 save_set(view, name, found.cases, time.time())
+                there = {one: find_stored(view, one) for case in found.cases for one in case.documents}
+            numbered = zip(found.lines, found.cases, strict=True)
+            return [line for line, case in numbered if any(there[one] is None for one in case.documents)]
 
-        audited(control, principal, "eval.save", work)
+        astray = audited(control, principal, "eval.save", work)
+    for line in astray:
+        note(f"line {line}: it expects a document that is not there")
     for bad in found.bad:
         note(f"line {bad.number}: {bad.reason}")
     show_record(common, {"set": name, "questions": len(found.cases), "bad_lines": len(found.bad)})

@@ -255,6 +255,12 @@ def test_a_set_that_cannot_be_asked_or_read_is_named_and_its_tenant_kept(acme: C
         assert acme.done("tenant", "contract", "show", tenant)["retrieval"] == {"threshold": 0.15}
 
 
+def test_an_expected_document_that_is_not_there_is_told(acme: Console) -> None:
+    file = acme.set("astray.jsonl", [plain("parking", 0), plain("travel", 1) | {"documents": ["travle.md"]}])
+    code, _, err = acme("eval", "save", file, "--tenant", "initech", "--name", "astray")
+    assert (code, err) == (0, "note: line 2: it expects a document that is not there\n")
+
+
 def test_a_tenant_without_a_set_is_named_and_kept(acme: Console) -> None:
     change = acme.file("change.toml", STRICT)
     words = ("--policy", "apply", "--set", "none", "--tenant", "acme")

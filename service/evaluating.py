@@ -101,7 +101,7 @@ async def try_on(
     change: Change,
     terms: Terms,
     told: Told,
-    lacking: str,
+    lacking: str = "it has no questions",
 ) -> Row:
     """Try `change` on one tenant, and do with it what the policy says. What stands in the way is in the row; `lacking`
     where there are no cases.

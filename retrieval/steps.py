@@ -16,10 +16,13 @@ from admission.lease import Lease
 from audit.record import GenerationUse, Policy, Resource
 from audit.trail import Trail
 from cache.lookup import Miss
+from generation.extractive import ExtractiveGenerator
 from generation.generator import Delta as Piece
-from generation.generator import Finish, ModelIdentity, Usage, prompt_tokens
+from generation.generator import Finish, Generator, ModelIdentity, Usage, prompt_tokens
+from generation.generator import Piece as Generated
 from generation.guardrails.rails import Leaving
 from generation.injection import REVISION as INSTRUCTION_RULES
+from generation.prompt import Prompt
 from generation.quarantine import Quarantined
 from generation.routing import Placed
 from generation.salt import kv_salt, narrower
@@ -205,6 +208,25 @@ async def generate(
             asking.trail.note(detail={"fallback_from": ", ".join(passed_over)})
 
 
+def _pieces(
+    asking: Asking, generator: Generator, prompt: Prompt, salt: str, limit: int, deadline: float
+) -> AsyncGenerator[Generated, None]:
+    request_id = asking.question.request_id
+    pieces = generator.generate(prompt, salt=salt, request_id=request_id, max_tokens=limit, deadline=deadline)
+    return _begun_in_turn(asking, pieces) if isinstance(generator, ExtractiveGenerator) else pieces
+
+
+async def _begun_in_turn(asking: Asking, pieces: AsyncGenerator[Generated, None]) -> AsyncGenerator[Generated, None]:
+    """`pieces` of a generator that reads with the embedding model, on its processors, before the first of them."""
+    async with aclosing(pieces):
+        async with asking.lease.in_time(), asking.path.turn(asking.principal, asking.tenant):
+            first = await anext(pieces, None)
+        if first is not None:
+            yield first
+        async for piece in pieces:
+            yield piece
+
+
 async def _generate_at(
     asking: Asking, found: Passages, gathered: Gathered, draft: Answer, placed: Placed
 ) -> AsyncGenerator[Delta | Done, None]:
@@ -230,9 +252,7 @@ async def _generate_at(
     finish: Finish | None = None
     with asking.hop("generate") as use:
         use.by(generator.identity.model, generator.identity.revision, generator.identity.adapter)
-        pieces = generator.generate(
-            made.prompt, salt=salt, request_id=draft.request_id, max_tokens=limit, deadline=deadline
-        )
+        pieces = _pieces(asking, generator, made.prompt, salt, limit, deadline)
         async with aclosing(pieces):
             async for piece in pieces:
                 if not isinstance(piece, Piece):

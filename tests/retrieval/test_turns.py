@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from admission.fair import Party
 from admission.turns import Desks, Turns
 from indexing.catalogue import EMBEDDED
+from retrieval.answer import answer
+from retrieval.question import Done, Question
 from tenancy.errors import Unavailable
 from tests.support.path import Path, open_path
 from tests.support.people import Company
@@ -69,5 +72,28 @@ def test_who_waits_for_one_server_holds_no_turn_of_the_others(path: Path, acme: 
                 await asyncio.sleep(0)
             assert shared.held == 0
         assert "noon" in (await asked).text
+
+    asyncio.run(asyncio.wait_for(ask(), 60))
+
+
+def test_copied_answers_are_read_in_a_turn_that_no_client_can_hold(path: Path, acme: Company) -> None:
+    class Counted(Turns):
+        taken = 0
+
+        def turn(self, party: Party, *, deadline: float | None = None) -> AbstractAsyncContextManager[None]:
+            self.taken += 1
+            return super().turn(party, deadline=deadline)
+
+    async def ask() -> None:
+        turns = Counted(1)
+        has(path, Desks(turns))
+        asked = Question(ASKED, "1", cache="bypass")
+        async with aclosing(answer(path.path, acme.principal("bo"), asked)) as events:
+            async for event in events:
+                # Embedding, search and reading are done; a client that reads slowly keeps nobody waiting.
+                assert (turns.taken, turns.held) == (3, 0)
+                last = event
+        assert isinstance(last, Done)
+        assert "noon" in last.answer.text
 
     asyncio.run(asyncio.wait_for(ask(), 60))

@@ -5,10 +5,12 @@ The model (some 75 MB) is loaded with the first text that is long enough, once f
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate
 from typing import Any, Final
 
 from indexing.parse.model import Block, Kind
@@ -59,29 +61,46 @@ def _told(piece: str) -> list[str]:
     return [language] if share >= _SURE else []
 
 
-def _visible(text: str, blocks: Sequence[Block]) -> list[tuple[int, int]]:
-    """Where the text is that a person reads as text: from and to, in order."""
-    spans, at = [], 0
+@dataclass(frozen=True, slots=True)
+class _Visible:
+    """The text that a person reads as text, in spans, of which there may be a million: where each starts, and how many
+    characters all have up to its end."""
+
+    starts: array[int]
+    ends: array[int]
+
+
+def _visible(text: str, blocks: Sequence[Block]) -> _Visible:
+    found = _Visible(array("q"), array("q"))
+    at = total = 0
+
+    def take(until: int) -> int:
+        if at < until:
+            found.starts.append(at)
+            found.ends.append(total + until - at)
+        return total + max(until - at, 0)
+
     for block in blocks:
         if block.hidden or block.kind is Kind.CODE:
-            spans.append((at, block.start))
+            total = take(block.start)
             at = block.end
-    spans.append((at, len(text)))
-    return [(start, end) for start, end in spans if start < end]
+    take(len(text))
+    return found
 
 
-def _pieces(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[str]:
-    ends = list(accumulate(end - start for start, end in spans))
+def _pieces(text: str, visible: _Visible) -> Iterator[str]:
+    """Of the spans only those are looked at that a piece lies in."""
+    starts, ends = visible.starts, visible.ends
     total = ends[-1] if ends else 0
     count = min(_PIECES, -(-total // _PIECE))
     for number in range(count):
         first = number * total // count
         last = min((number + 1) * total // count, first + _PIECE)
         taken = []
-        for (start, end), until in zip(spans, ends, strict=True):
-            before = until - (end - start)
-            if before < last and until > first:
-                taken.append(text[start + max(first - before, 0) : start + min(last - before, end - start)])
+        for index in range(bisect_right(ends, first), bisect_left(ends, last) + 1):
+            before = ends[index - 1] if index else 0
+            start = starts[index] - before
+            taken.append(text[start + max(first, before) : start + min(last, ends[index])])
         yield "\n".join(taken)
 
 

@@ -15,7 +15,7 @@ from indexing.documents import list_documents, show_document
 from indexing.embed import EmbeddingSettings, Vectors, load_embedder
 from indexing.ingest import Pipeline, Source, put_document
 from indexing.items import list_items
-from indexing.language import language_of
+from indexing.language import _pieces, _visible, language_of
 from indexing.parse import Parsed, parse
 from indexing.parse.model import Block, Kind
 from indexing.parse.tags import stated
@@ -217,3 +217,23 @@ def test_a_document_of_before_gets_its_language_when_it_is_read_again_and_nothin
     counting = Counting()
     put(acme, "a.txt", GERMAN, replace(PIPELINE, embedder=counting))  # type: ignore[arg-type]
     assert (language(acme, "a.txt"), counting.texts) == ("de", 0)
+
+
+class Read(list[int]):
+    """Counts what is looked at."""
+
+    count = 0
+
+    def __getitem__(self, index: Any) -> Any:
+        self.count += 1
+        return super().__getitem__(index)
+
+
+def test_of_very_many_spans_only_those_are_looked_at_that_a_piece_lies_in() -> None:
+    words = f"{GERMAN} " * 200
+    text = "".join(f"{letter}#" for letter in words)
+    visible = _visible(text, [Block(at, at + 1, Kind.PARAGRAPH, hidden=True) for at in range(1, len(text), 2)])
+    starts = Read(visible.starts)
+    pieces = [piece.replace("\n", "") for piece in _pieces(text, replace(visible, starts=starts))]  # type: ignore[arg-type]
+    assert pieces == list(_pieces(words, _visible(words, [])))
+    assert (len(visible.starts), len(pieces), starts.count) == (len(words), 12, 12 * 256)

@@ -69,7 +69,7 @@ def ingest_paths(
         yield from _overlapped(tenant, pipeline, items(), still_open, written)
         if only is None:
             for origin in run.whole:
-                forget_gone(tenant, origin, run.names)
+                forget_gone(tenant, origin, run.names, pipeline.clock())
     except Exception:
         # A deleted tenant shows first as a missing file: say what it means.
         still_open()

@@ -25,7 +25,7 @@ from indexing.documents import Content, Stored
 from indexing.filters import misfits
 from indexing.language import language_of
 from indexing.model import claim_model, claim_pipeline, current_since, require_model
-from indexing.origin import Origin
+from indexing.origin import API, Origin
 from indexing.outcome import METADATA_TYPE, Change, Outcome, Status, failed, written
 from indexing.parse import Parsed, ParseFailure
 from indexing.parse.model import MAX_TITLE, Scalar
@@ -331,10 +331,12 @@ def _write(view: WriteView, item: Writable, model_id: int, now: float) -> Outcom
 def _write_access(view: WriteView, item: Relist, now: float) -> Outcome:
     if item.origin != item.stored.origin:
         documents.adopt(view, item.stored.id, item.origin)
-    access = item.wanted.over(get_access_list(view, item.stored.id))
+    before = get_access_list(view, item.stored.id)
+    access = item.wanted.over(before)
     changed = set_access_list(view, item.stored.id, access, now)
     outcome = item.failure or Outcome(item.name, Status.UNCHANGED)
-    return replace(outcome, change=Change.ACL_UPDATED) if changed else outcome
+    lost = bool(before.allow and not access.allow)
+    return replace(outcome, change=Change.ACL_UPDATED, lost_readers=lost) if changed else outcome
 
 
 def _write_move(view: WriteView, item: Move, model_id: int, now: float) -> Outcome:
@@ -350,8 +352,9 @@ def _write_move(view: WriteView, item: Move, model_id: int, now: float) -> Outco
         # A search index knows metadata by a document's rows: other metadata, other rows.
         documents.rewrite(view, present.id, content)
     return Outcome(
-        draft.name, Status.UNCHANGED, Change.MOVED, len(draft.chunks), content.warnings, moved_from=stored.name
-    )
+        draft.name, Status.UNCHANGED, Change.MOVED, len(draft.chunks), content.warnings, moved_from=stored.name,
+        lost_readers=bool(present.access.allow and not access.allow),
+    )  # fmt: skip
 
 
 def _write_content(view: WriteView, item: Embedded, present: Stored | None, model_id: int, now: float) -> Outcome:
@@ -363,7 +366,10 @@ def _write_content(view: WriteView, item: Embedded, present: Stored | None, mode
     access = draft.wanted.over(present.access)
     content = replace(content, carried=draft.carried)
     documents.replace(view, present.id, draft.name, content, draft.origin, access, now)
-    return _indexed(item, content, Change.UPDATED)
+    lost = bool(present.access.allow and not access.allow)
+    roots = {present.origin.root, draft.origin.root}
+    other = present.origin.root if len(roots) > 1 and API.root not in roots else None
+    return replace(_indexed(item, content, Change.UPDATED), lost_readers=lost, replaced_root=other)
 
 
 def _indexed(item: Embedded, content: Content, change: Change) -> Outcome:

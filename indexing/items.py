@@ -104,19 +104,22 @@ def record_alone(tenant: TenantHandle, outcomes: Sequence[Outcome], now: float) 
             record(view, news, now)
 
 
-def forget_gone(tenant: TenantHandle, root: str, met: Collection[str]) -> None:
-    """Forget the failures below `root` that were not met in a run over the whole of it, and left no document."""
+def forget_gone(tenant: TenantHandle, root: str, met: Collection[str], now: float) -> None:
+    """Forget the failures below `root` that were not met in a run over the whole of it, and left no document. One that
+    came from elsewhere is as it was written.
+    """
+    left = documents.c.id.is_(None) & (items.c.status != Status.REMOVED.value)
+    elsewhere = ~lies_under(documents.c.origin, root) & items.c.status.not_in([status.value for status in WRITTEN])
     failures = (
         select(items.c.name)
         .outerjoin(documents, documents.c.name == items.c.name)
-        .where(lies_under(items.c.origin, root) & documents.c.id.is_(None) & (items.c.status != Status.REMOVED.value))
+        .where(lies_under(items.c.origin, root) & (left | elsewhere))
     )
     with tenant.reading() as view:
         gone = [name for name in view.execute(failures).scalars() if name not in met]
     if gone:
         with tenant.writing() as view:
-            for piece in _pieces(gone):
-                view.execute(_DELETE, {"names": piece})
+            _replace(view, [Outcome(name, Status.UNCHANGED) for name in gone], now)
 
 
 def _news(view: ReadView, outcomes: Sequence[Outcome]) -> list[Outcome]:

@@ -53,6 +53,9 @@ class Outcome:
     """`document` is the name, `moved_from` the one that a moved document had; `chunks` and `warnings` are of what was
     written; `error` is set where the item is not in the collection as it is now.
 
+    `lost_readers`: its list let somebody read it before, and nobody now. `replaced_root` is the folder that the content
+    came from that an update took the place of, where it is another one, as in `Origin.root`.
+
     `embedded` of the chunks were read by the embedding model, `tokens` in all; the others kept
     their vectors; `origin` is set for a failure that goes on record.
     """
@@ -67,6 +70,8 @@ class Outcome:
     tokens: int = field(default=0, compare=False)
     embedded: int = field(default=0, compare=False)
     origin: Origin | None = field(default=None, compare=False)
+    lost_readers: bool = field(default=False, compare=False)
+    replaced_root: str | None = field(default=None, compare=False)
 
     @property
     def reason(self) -> str | None:

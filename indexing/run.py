@@ -141,6 +141,8 @@ class Run:
             ]
             met = len(present) if below is None else len(files)
             if limit.refuses([files[name] for name in gone], list(files.values()), met):
+                # Met, so that the record keeps it.
+                self._names.add(str(root))
                 yield _too_many(str(root), origin, len(gone), len(files))
                 continue
             for name in gone:

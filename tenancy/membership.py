@@ -139,9 +139,9 @@ def compare(view: ReadView, wanted: Membership, *, complete: bool) -> Changes:
 
 def check_removed(changes: Changes, most_removed: float = MOST_REMOVED) -> None:
     """Raises `InvalidInput` where more than the share `most_removed` of all memberships, and more than a few, would go:
-    a file that is half there looks like many who left.
+    a file that is half there looks like many who left. With 0, none may go.
     """
-    if len(changes.removed) > _FREE and changes.share > most_removed:
+    if len(changes.removed) > (_FREE if most_removed else 0) and changes.share > most_removed:
         raise InvalidInput(
             f"takes away {len(changes.removed)} of {changes.before} memberships, more than {most_removed:.0%}",
             item="membership",

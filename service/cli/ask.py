@@ -59,7 +59,9 @@ def ask(
     try:
         where = None if filter is None else decode_body(filter.encode("utf-8", "surrogatepass"), dict[str, Any])
     except (InvalidInput, Malformed) as error:
-        raise InvalidInput(f"it is no JSON object: {error.reason}", item="--filter", remedy="see ask --help") from None
+        reason = "it is not JSON" if isinstance(error, Malformed) else f"it is no JSON object: {error.reason}"
+        form = """write it as --filter '{"field": "language", "eq": "de"}'"""
+        raise InvalidInput(reason, item="--filter", remedy=form) from None
     given = {
         "query": question,
         "top_k": top_k,

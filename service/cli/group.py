@@ -108,7 +108,7 @@ def import_groups(
         bool, Parameter(negative=(), help="Refuse a file that does not say how many groups it has.")
     ] = False,
     most_removed: Annotated[
-        float, Parameter(help="Refuse a file that takes away more than this share of all memberships and than ten.")
+        float, Parameter(help="Refuse a file that takes away more than ten memberships and this share of all; 0: any.")
     ] = 0.2,
     dry_run: Annotated[bool, Parameter(negative=(), help="Show what would change; nothing is written.")] = False,
     common: Common = DEFAULT,

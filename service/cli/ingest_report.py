@@ -22,11 +22,15 @@ class Tally:
     def __init__(self) -> None:
         self._statuses: Counter[str] = Counter()
         self._changes: Counter[str] = Counter()
+        self._lost_readers = 0
+        self._replaced_roots: Counter[str] = Counter()
         self.failures = 0
 
     def add(self, outcome: Outcome) -> None:
         self._statuses[outcome.status.value] += 1
         self._changes[outcome.change.value] += 1
+        self._lost_readers += outcome.lost_readers
+        self._replaced_roots.update([outcome.replaced_root] if outcome.replaced_root is not None else [])
         self.failures += outcome.error is not None
 
     def summary(self) -> dict[str, Any]:
@@ -34,20 +38,40 @@ class Tally:
         from indexing.outcome import Change, Status
 
         changes = {change.value: self._changes[change.value] for change in Change if change is not Change.NONE}
-        return {**{status.value: self._statuses[status.value] for status in Status}, "changes": changes}
+        statuses = {status.value: self._statuses[status.value] for status in Status}
+        other = self._replaced_roots.total()
+        return {**statuses, "changes": changes, "lost_all_readers": self._lost_readers, "from_other_folders": other}
 
     def show(self, tenant: str, common: Common) -> None:
+        from indexing.outcome import Status
+
         summary = self.summary()
-        changes = summary.pop("changes")
         if common.as_json:
-            print(json.dumps({**summary, "changes": changes}))
+            print(json.dumps(summary))
+        else:
+            rows = [
+                {"status": status, "items": count}
+                for status, count in summary.items()
+                if status in set(Status) and count
+            ]
+            show_table(common, rows, ["status", "items"])
+            changes = summary["changes"].items()
+            print(", ".join(f"{count} {change}" for change, count in changes if count) or "nothing changed")
+        if self._lost_readers:
+            note(
+                f"{self._lost_readers} of the known documents lost all readers in this run: nothing names any; "
+                "let --acl or --manifest name them, and ingest again"
+            )
+        if self._replaced_roots:
+            folders = ", ".join(sorted(root.removeprefix("dir:") for root in self._replaced_roots)[:3])
+            note(
+                one_line(
+                    f"{self._replaced_roots.total()} of the documents replaced what another folder gave "
+                    f"({folders}); to keep both, name the folder that holds them"
+                )
+            )
+        if common.as_json:
             return
-        show_table(
-            common,
-            [{"status": status, "items": count} for status, count in summary.items() if count],
-            ["status", "items"],
-        )
-        print(", ".join(f"{count} {change}" for change, count in changes.items() if count) or "nothing changed")
         if self.failures:
             note(f"`strongroom document list --tenant {tenant} --status STATUS` lists them, with what to do")
 

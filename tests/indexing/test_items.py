@@ -11,7 +11,7 @@ from indexing import documents
 from indexing.acl_rules import Decision
 from indexing.batch import ingest_paths
 from indexing.embed import EmbeddingSettings, load_embedder
-from indexing.ingest import Pipeline
+from indexing.ingest import Pipeline, Source, put_document
 from indexing.items import list_items
 from tenancy.acl import AccessList
 from tenancy.errors import InvalidInput, NotFound
@@ -136,3 +136,24 @@ def test_a_deleted_file_leaves_no_word_of_its_parts_that_gave_no_document(acme: 
     assert (names(acme, "removed"), names(acme, "indexed")) == (["b.jsonl#1"], ["a.txt"])
     with pytest.raises(NotFound):
         documents.delete_document(acme.handle, "broken.pdf", NOW)
+
+
+def test_a_document_from_elsewhere_is_as_it_was_written_once_the_file_that_failed_is_gone(
+    acme: Company, folder: Path
+) -> None:
+    put_document(acme.handle, PIPELINE, Source("empty.txt", b"whole"))
+    run(acme, folder)
+    assert names(acme, "empty") == ["empty.txt"]
+    (folder / "empty.txt").unlink()
+    run(acme, folder)
+    assert (names(acme, "empty"), names(acme, "indexed")) == ([], ["a.txt", "empty.txt"])
+
+
+def test_a_refused_prune_is_listed_until_a_run_removes_nothing(acme: Company, folder: Path) -> None:
+    run(acme, folder)
+    for path in folder.iterdir():
+        path.unlink()
+    run(acme, folder, prune=True)
+    assert names(acme, "failed") == [str(folder.resolve())]
+    run(acme, folder)
+    assert names(acme, "failed") == []

@@ -205,6 +205,26 @@ def test_ingestion_names_each_failure_and_goes_on(acme: Run, folder: Path) -> No
     assert (code, "removed: second.md" in out) == (0, True)
 
 
+def test_the_summary_counts_what_lost_all_readers_and_what_another_folder_gave(acme: Run, folder: Path) -> None:
+    docs, other = folder / "docs", folder / "other"
+    (docs / "second.md").write_text("Holidays are thirty days.")
+    words = ["ingest", "--tenant", "acme"]
+    code, _, err = acme(*words, str(docs), "--allow", "tenant")
+    assert (code, "lost all readers" in err, "another folder" in err) == (0, False, False)
+    manifest = folder / "part.csv"
+    manifest.write_text("path,allow\nsecond.md,tenant\n")
+    code, out, err = acme(*words, str(docs), "--manifest", str(manifest), "--json")
+    last = json.loads(out.splitlines()[-1])
+    assert (code, last["lost_all_readers"], last["from_other_folders"]) == (0, 1, 0)
+    assert "1 of the known documents lost all readers in this run" in err
+    assert "--manifest" in err
+    other.mkdir()
+    (other / "second.md").write_text("Holidays are forty days.")
+    code, _, err = acme(*words, str(other))
+    assert (code, "1 of the documents replaced" in err, str(docs.resolve()) in err) == (0, True, True)
+    assert "lost all readers" not in err
+
+
 def test_items_are_listed_by_status_and_pruning_has_a_limit(acme: Run, folder: Path) -> None:
     docs = folder / "docs"
     (docs / "broken.pdf").write_bytes(b"%PDF-1.7 nothing")
@@ -232,10 +252,12 @@ def test_ingestion_says_that_nobody_reads_what_no_rule_names(acme: Run, folder: 
     rules = folder / "access.toml"
     rules.write_text('[[rule]]\npath = "faq.jsonl"\nallow = ["tenant"]\n')
     code, _, err = acme("ingest", "--tenant", "acme", str(docs), "--acl", str(rules))
-    assert (code, err) == (
+    told, lost = err.splitlines()
+    assert (code, told) == (
         0,
-        "note: nobody reads 1 of the new documents: no --allow, rule, manifest or folder names them\n",
+        "note: nobody reads 1 of the new documents: no --allow, rule, manifest or folder names them",
     )
+    assert "1 of the known documents lost all readers" in lost
     (docs / "new.md").write_text("New.")
     assert "nobody reads 1 of" in acme("ingest", "--tenant", "acme", str(docs))[2]
     assert acme("ingest", "--tenant", "acme", str(docs))[2] == ""

@@ -107,8 +107,10 @@ def test_ask_takes_a_filter(folder: Path, monkeypatch: pytest.MonkeyPatch, capsy
     ):
         code, out, err = go(*ask, wrong)
         assert (code, out) == (2, "")
-        assert "filter" in err
+        assert ("filter" in err, "body" in err) == (True, False)
         assert "Traceback" not in err
+    _, _, err = go(*ask, "language=de")
+    assert all(part in err for part in ("--filter", "not JSON", '{"field": "language", "eq": "de"}')), err
 
 
 def test_the_language_of_documents_is_shown_and_a_filter_where_it_is_declared(house: House) -> None:

@@ -101,6 +101,10 @@ def test_many_who_leave_at_once_take_a_word(acme: Company) -> None:
     with pytest.raises(InvalidInput, match="50 of 100"):
         come_in(acme, half)
     assert groups(acme) == before
+    one = "".join(["group,member\n", *lines[:99]]).encode()
+    with pytest.raises(InvalidInput, match="1 of 100"):
+        come_in(acme, one, most_removed=0)
+    assert groups(acme) == before
     assert len(come_in(acme, half, most_removed=0.5).removed) == 50
     assert len(groups(acme)["hr"]) == 50
 

@@ -135,11 +135,13 @@ class Way:
         assert missed.would is not None
         assert missed.standing is not None
         would, standing, now = missed.would, missed.standing, self.store.clock()
+        purpose = would.purpose
+        assert purpose != "none"
         same = _topic(would.entry) == asking.topic
         place = Place("default", standing.ladder, asked.space, asked.policy.alpha)
         tenant = self.company.tenant
         with tenant.writing() as view:
-            evidence.record(view, place, Judged(would.purpose, "same" if same else "wrong", "", would.entry.id), now)
+            evidence.record(view, place, Judged(purpose, "same" if same else "wrong", "", would.entry.id), now)
             if not same:
                 pair = negatives.pair_of(tenant, asked.question, would.entry.question)
                 negatives.add(view, pair, source="shadow", now=now)

@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import faiss
 import numpy as np
@@ -48,6 +48,7 @@ TURN = 5
 BASELINES = ("GPTCache, a hit", "bare FAISS flat search, top 5")
 Work = Callable[[int], object]
 Figures = dict[str, dict[str, float]]
+Found = TypeVar("Found")
 _numbers = itertools.count()
 
 
@@ -100,7 +101,7 @@ def one_namespace(folder: Path, entries: int, arguments: Any, redis: Any, notes:
     else:
         known = {**dict(zip(questions, vectors, strict=True)), **{near(n): vectors[n] for n in range(entries)}}
         ask = cache_rivals.gptcache(folder / "gptcache", questions, vectors, PAYLOAD.decode(), known)
-        works[BASELINES[0]] = lambda number: _found(ask(near(number)))
+        works[BASELINES[0]] = lambda number: _found(str, ask(near(number)))
     with ExitStack() as stack:
         works |= _ours("local", company, local, vectors, lambda _: None, stack)
         if redis is not None and entries <= arguments.redis_up_to:
@@ -149,11 +150,11 @@ def _ours(
     ladder = shipped_ladder(judge=None)
 
     def exactly(domain: PermissionDomain, view: ReadView, number: int) -> Hit:
-        return _found(exact(domain, view, store, asking(domain, view, question(number), filter_of(number))))
+        return _found(Hit, exact(domain, view, store, asking(domain, view, question(number), filter_of(number))))
 
     def nearly(domain: PermissionDomain, view: ReadView, number: int) -> Hit:
         asked = asking(domain, view, near(number), filter_of(number))
-        return _found(semantic(domain, view, store, asked, vectors[number], tokens=12, limit=256, ladder=ladder))
+        return _found(Hit, semantic(domain, view, store, asked, vectors[number], tokens=12, limit=256, ladder=ladder))
 
     def scoped(work: Callable[[PermissionDomain, ReadView, int], Hit]) -> Work:
         def opened(number: int) -> Hit:
@@ -246,8 +247,8 @@ def near(number: int) -> str:
     return question(number) + " Thanks!"
 
 
-def _found(result: Any) -> Any:
-    if result is None or not (isinstance(result, Hit | str)):
+def _found(kind: type[Found], result: object) -> Found:
+    if not isinstance(result, kind):
         raise SystemExit(f"expected a hit, not {result}")
     return result
 

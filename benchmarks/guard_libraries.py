@@ -143,7 +143,8 @@ def _dateparser() -> Reader:
 
 def _quantulum() -> Reader:
     # Its classifier of ambiguous units is a pickle of an old scikit-learn; without it, units are told by rules.
-    import_module("quantulum3.classifier").USE_CLF = False
+    classifier: Any = import_module("quantulum3.classifier")
+    classifier.USE_CLF = False
     parse = import_module("quantulum3.parser").parse
 
     def values(question: str) -> Values:
@@ -304,14 +305,14 @@ def measure(library: Library, data: Path | None) -> dict[str, Any]:
         "memory_mb": round(memory / 1024, 1),
     }  # fmt: skip
     if data:
-        traps, same = [0, 0], [0, 0]
+        traps, alike = [0, 0], [0, 0]
         for line in (data / "answer_equality_dev.jsonl").read_text().splitlines():
             pair = json.loads(line)
             if pair["same_answer"] or pair["category"] == "number_date":
-                tally = same if pair["same_answer"] else traps
+                tally = alike if pair["same_answer"] else traps
                 tally[1] += 1
                 tally[0] += read(pair["a"]) != read(pair["b"])
-        row |= {"traps_seen": f"{traps[0]}/{traps[1]}", "same_refused": f"{same[0]}/{same[1]}"}
+        row |= {"traps_seen": f"{traps[0]}/{traps[1]}", "same_refused": f"{alike[0]}/{alike[1]}"}
     return row
 
 

@@ -100,12 +100,7 @@ def work(data: Path, name: str, folder: Path, model: str) -> None:
     embedder = Counted(load_embedder(EmbeddingSettings(model=model)))
     tenant = opened(data, name)
     pool = ParsePool()
-    pipeline = Pipeline(
-        embedder,  # type: ignore[arg-type]
-        parse=pool.parse,
-        parse_all=pool.parse_all,
-        max_bytes=pool.limits.max_bytes,
-    )
+    pipeline = Pipeline(embedder, parse=pool.parse, parse_all=pool.parse_all, max_bytes=pool.limits.max_bytes)
     decision = Decision(AccessList.of(["tenant"]), by="benchmark")
     found: Counter[str] = Counter()
     # As the command does.

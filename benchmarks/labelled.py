@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+from sqlalchemy import select
 
-from indexing import adding, documents
+from indexing import adding
 from indexing.catalogue import EMBEDDED
 from indexing.chunk import Chunk
 from indexing.collection import Collections, CollectionSnapshot
@@ -27,6 +28,7 @@ from tenancy.acl import AccessList
 from tenancy.control import Tenants
 from tenancy.domain import PermissionDomain, permission_domain
 from tenancy.identity import Authenticator, Principal, Role
+from tenancy.schema import chunks as chunk_rows
 from tenancy.tenant import TenantHandle
 
 DIMENSION = 384
@@ -98,10 +100,8 @@ def fill(tenants: Tenants, name: str, chunks: int, *, engine: str = EMBEDDED, se
                 content = _content(number, rows, model_id)
                 adding.add(view, f"d{number}", content, API, AccessList.of([*held, "group:all"]), time.time())
     with tenant.reading() as view:
-        rows = view.execute(
-            documents.chunks.select().order_by(documents.chunks.c.document_id, documents.chunks.c.ordinal)
-        )
-        chunk_ids = np.array([row.id for row in rows], dtype=np.int64)
+        written = view.execute(select(chunk_rows.c.id).order_by(chunk_rows.c.document_id, chunk_rows.c.ordinal))
+        chunk_ids = np.array([row.id for row in written], dtype=np.int64)
     labelled = Labelled(tenant, vectors, chunk_ids)
     for group, flags in {**readable, "all-1": np.ones(count, dtype=np.bool_)}.items():
         labelling, _, share = group.partition("-")
@@ -144,7 +144,7 @@ def _content(number: int, rows: Vectors, model_id: int) -> Content:
 
 
 def _unit(rows: Vectors) -> Vectors:
-    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), dtype=np.float32)
 
 
 def percentiles_ms(seconds: Sequence[float]) -> dict[str, float]:

@@ -129,12 +129,14 @@ def _milvus(folder: Path) -> Iterator[Mapping[str, Engine]]:
     from indexing.engines.milvus import MilvusEngine
     from tests.support.milvus_server import MilvusServer
 
-    with MilvusServer(folder / "milvus") as server:
-        engine = MilvusEngine("milvus", server.url, timeout=600.0)
-        try:
-            yield {"milvus": engine}
-        finally:
-            engine.close()
+    (folder / "milvus").mkdir()
+    with ExitStack() as stack:
+        server = MilvusServer(folder / "milvus")
+        server.start()
+        stack.callback(server.stop)
+        engine = MilvusEngine.server("milvus", server.url, timeout=600.0)
+        stack.callback(engine.close)
+        yield {"milvus": engine}
 
 
 SERVERS: Mapping[str, Callable[[Path], Any]] = {"qdrant-edge": _qdrant_edge, "milvus": _milvus}

@@ -26,8 +26,9 @@ from benchmarks.retrieval_sets import SETS, RetrievalSet, StoredVectors, ndcg, r
 from indexing.chunk import Chunking
 from indexing.collections.open import OpenCollections
 from indexing.embed import DEFAULT_MODEL, EmbeddingSettings, load_embedder
-from indexing.ingest import Pipeline, Prepared, Source, embed, prepare, write
+from indexing.ingest import Pipeline, Source, embed, prepare, write
 from indexing.parse import ParseFailure
+from indexing.prepared import Prepared
 from retrieval.passage import Passage
 from retrieval.rerank import EMBEDDING, Reranker, RerankSettings, TokenReranker, reranked, texts_of
 from retrieval.search import Scope, SearchMode, open_scope, search
@@ -132,10 +133,8 @@ def main() -> int:
     parser.add_argument("--rerank", action="store_true")
     arguments = parser.parse_args()
 
-    vectors = StoredVectors(load_embedder(EmbeddingSettings(model=arguments.model)), arguments.cache)
-    if not arguments.chunked:
-        # A document is never cut at the model's window then.
-        vectors.token_starts = lambda _text: None
+    embedder = load_embedder(EmbeddingSettings(model=arguments.model))
+    vectors = StoredVectors(embedder, arguments.cache, cut=arguments.chunked)
     pipeline = Pipeline(vectors, Chunking() if arguments.chunked else WHOLE)
     reranker = TokenReranker(vectors, READ_AGAIN) if arguments.rerank else None
     results: dict[str, dict[str, float]] = {}

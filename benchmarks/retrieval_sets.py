@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from indexing.embed import Embedder, TokenReader, TokenVectors, Vectors
 
@@ -51,21 +52,27 @@ def ndcg(ranking: Sequence[str], relevant: Mapping[str, int], depth: int = 10) -
 
 
 class StoredVectors:
-    """An embedder that remembers its vectors in a folder, by fingerprint and text, and those of tokens in memory."""
+    """An embedder that remembers its vectors in a folder, by fingerprint and text, and those of tokens in memory.
 
-    def __init__(self, embedder: Embedder, folder: Path) -> None:
+    Without `cut` a document is never cut at the model's window.
+    """
+
+    def __init__(self, embedder: Embedder, folder: Path, *, cut: bool = True) -> None:
         self._embedder = embedder
+        self._cut = cut
         self._read: dict[tuple[str, bool], TokenVectors] = {}
         self.spec = embedder.spec
         self.fingerprint = embedder.fingerprint
         self.covers = embedder.covers
         self.token_count = embedder.token_count
         self.question_length = embedder.question_length
-        self.token_starts = embedder.token_starts
         folder.mkdir(parents=True, exist_ok=True)
         digest = sha256(msgspec.json.encode(embedder.fingerprint)).hexdigest()[:16]
         self._store = sqlite3.connect(folder / f"vectors-{digest}.sqlite")
         self._store.execute("CREATE TABLE IF NOT EXISTS vectors (text BLOB PRIMARY KEY, vector BLOB)")
+
+    def token_starts(self, text: str) -> npt.NDArray[np.int64] | None:
+        return self._embedder.token_starts(text) if self._cut else None
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         missing = list(dict.fromkeys(text for text in texts if self._stored(b"d", text) is None))

@@ -114,12 +114,13 @@ def _bare(labelled: Labelled, reader: Reader) -> Mapping[str, Search]:
     parameters.sel = selector
 
     def unfiltered(vector: Vectors) -> npt.NDArray[np.int64]:
-        return labelled.chunk_ids[index.search(vector[np.newaxis], K)[1][0]]
+        rows: npt.NDArray[np.int64] = index.search(vector[np.newaxis], K)[1][0]
+        return labelled.chunk_ids[rows]
 
     def filtered(vector: Vectors) -> npt.NDArray[np.int64]:
         # Held here, since FAISS keeps bare pointers to both.
         assert selector is not None and len(bits)  # noqa: PT018
-        rows = index.search(vector[np.newaxis], K, params=parameters)[1][0]
+        rows: npt.NDArray[np.int64] = index.search(vector[np.newaxis], K, params=parameters)[1][0]
         return labelled.chunk_ids[rows[rows >= 0]]
 
     return {"faiss all": unfiltered, "faiss 10 %": filtered}
@@ -141,7 +142,8 @@ def _graph(labelled: Labelled, reader: Reader) -> Mapping[str, Search]:
         except RuntimeError:
             # hnswlib gives nothing at all where its graph search found fewer than k.
             return np.zeros(0, dtype=np.int64)
-        return labelled.chunk_ids[positions[0]]
+        rows: npt.NDArray[np.uint64] = positions[0]
+        return labelled.chunk_ids[rows]
 
     return {"hnswlib 10 %": filtered}
 

@@ -16,6 +16,7 @@ import json
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -32,7 +33,7 @@ from tenancy.keys import MasterKey
 
 LANGUAGES = ("en", "zh", "de")
 OTHER = "hashing:512"
-CHANGES = {
+CHANGES: dict[str, dict[str, Any]] = {
     "model without a language": {"embedding": {"model": OTHER}},
     "threshold 0.6": {"retrieval": {"threshold": 0.6}},
 }
@@ -41,7 +42,8 @@ CHANGES = {
 def cases_of(data: RetrievalSet, count: int) -> tuple[dict[str, str], list[Case]]:
     """Documents, and cases from all over the set, of which a fifth are answered by none of them."""
     step = max(1, len(data.questions) // (2 * count))
-    answered, empty = [], []
+    answered: list[Case] = []
+    empty: list[Case] = []
     kept: dict[str, str] = {}
     for key, text in list(data.questions.items())[::step]:
         names = list(data.relevant[key])

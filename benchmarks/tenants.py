@@ -25,6 +25,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -282,7 +283,7 @@ def baseline(folder: Path, seconds: float, most: int) -> dict[str, Any]:
     taken = time.perf_counter() - begun
     after = resident()
     searches = [
-        timed(lambda number=number: client.query_points(f"c{number % made}", query=vectors[number].tolist(), limit=8))
+        timed(partial(client.query_points, f"c{number % made}", query=vectors[number].tolist(), limit=8))
         for number in range(100)
     ]
     client.close()

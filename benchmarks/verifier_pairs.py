@@ -68,7 +68,7 @@ _IN_SLOT = regex.compile(r"\{(\w)\}")
 
 def templates(random: Random, count: int) -> Iterator[Pair]:
     """Pairs of own sentences, half of each kind; of the different ones half in the same wording."""
-    tables, shares = zip(*_SHARES, strict=True)
+    tables, shares = [table for table, _ in _SHARES], [share for _, share in _SHARES]
     for number in range(count):
         meaning = draw(random, random.choices(tables, shares)[0])
         one = wording(random, meaning)
@@ -285,7 +285,8 @@ def _misspelt(random: Random, text: str) -> str:
     if not long:
         return text
     match = random.choice(long)
-    word, at = match.group(), random.randrange(2, len(match.group()) - 2)
+    word: str = match.group()
+    at = random.randrange(2, len(word) - 2)
     wrong = random.choice(
         (
             word[:at] + word[at + 1 :],

@@ -123,8 +123,8 @@ def test_what_one_tenant_asks_stands_with_no_other(acme: Company, globex: Compan
     for _ in range(LEAST):
         sums.add(acme.handle, noted([1.0, 0.0]))
     sums.add(globex.handle, noted([0.0, 1.0]))
-    write(sums, acme.handle, NOW)
     write(sums, globex.handle, NOW)
+    write(sums, acme.handle, NOW)
     assert (len(rows(acme)), rows(globex)) == (1, [])
 
 

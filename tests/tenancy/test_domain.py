@@ -126,3 +126,11 @@ def test_removing_an_unknown_member_changes_no_epoch(acme: Company) -> None:
         assert directory.remove_members(view, "legal", ["bo"]) == 0
         assert directory.add_members(view, "legal", ["ana"], NOW) == 0
         assert view.epochs == before
+
+
+def test_a_group_s_name_used_again_is_another_group(acme: Company) -> None:
+    with acme.handle.writing() as view:
+        first = directory.ensure_group(view, "legal", 1.0)
+        assert directory.ensure_group(view, "legal", 1.0) == first
+        directory.delete_group(view, "legal")
+        assert directory.ensure_group(view, "legal", 2.0) != first

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -548,10 +548,6 @@ def test_no_bound_is_ever_passed_and_all_end_well(
         room = Room(seats, terms)
         asked: list[asyncio.Task[Ticket[Seat]]] = []
 
-        def seated() -> list[Ticket[Seat]]:
-            done = [task.result() for task in asked if task.done() and not task.cancelled()]
-            return [ticket for ticket in done if not ticket._left]
-
         for what, number in steps:
             if what == "ask":
                 asked.append(await room.ask((SMALL, 900, BIG, 28_000)[number % 4], f"t{number % 3}"))
@@ -559,12 +555,12 @@ def test_no_bound_is_ever_passed_and_all_end_well(
                 task = asked[number % len(asked)]
                 if not task.done():
                     task.cancel()
-            elif here := seated():
+            elif here := seated(asked):
                 ticket = here[number % len(here)]
                 ticket.begun() if what == "begun" else ticket.leave()
             await settle()
-            _require_bounds(room, terms, seated())
-        while here := seated():
+            _require_bounds(room, terms, seated(asked))
+        while here := seated(asked):
             here[0].leave()
             await settle()
         assert all(task.done() for task in asked), "whoever waited was seated in the end"
@@ -594,10 +590,6 @@ def test_whoever_is_paced_is_served_in_the_end_and_no_count_stays(
         room.lanes.pace = room.lanes.fair.pace = Pace(30.0, clock)
         asked: list[asyncio.Task[Ticket[Seat]]] = []
 
-        def seated() -> list[Ticket[Seat]]:
-            done = [task.result() for task in asked if task.done() and not task.cancelled()]
-            return [ticket for ticket in done if not ticket._left]
-
         for what, number in steps:
             if what == "ask":
                 party = Party(
@@ -608,14 +600,14 @@ def test_whoever_is_paced_is_served_in_the_end_and_no_count_stays(
                 asked[number % len(asked)].cancel()
             elif what == "later":
                 clock.now += number
-            elif here := seated():
+            elif here := seated(asked):
                 ticket = here[number % len(here)]
                 if what == "wrote":
                     ticket.wrote(number)
                 else:
                     ticket.begun() if what == "begun" else ticket.leave()
             await settle()
-        while here := seated():
+        while here := seated(asked):
             here[0].leave()
             await settle()
         assert all(task.done() for task in asked), "whoever waited was seated in the end"
@@ -627,6 +619,12 @@ def test_whoever_is_paced_is_served_in_the_end_and_no_count_stays(
         assert not room.lanes.pace._root.children, "nobody counts as there"
 
     asyncio.run(run())
+
+
+def seated(asked: Sequence[asyncio.Task[Ticket[Seat]]]) -> list[Ticket[Seat]]:
+    """Who of `asked` has a place now."""
+    done = [task.result() for task in asked if task.done() and not task.cancelled()]
+    return [ticket for ticket in done if not ticket._left]
 
 
 def _require_bounds(room: Room, terms: LaneTerms, seated: list[Ticket[Seat]]) -> None:

@@ -1,13 +1,14 @@
 """Questions about the policies of a company, asked over the whole path: is the right page cited? The last line is JSON.
 
     python -m benchmarks.policy_answers --data DIR [--questions FILE] [--home FOLDER] [--embedder MODEL]
-        [--rerank MODEL] [--show]
+        [--rerank MODEL] [--settings FILE] [--show]
 
 DIR holds documents/policies (PDFs). They are ingested, and the questions answered, by the functions that the service
 uses, with the settings as they are delivered: the packaged embedding model and answers of copied sentences. Each line
 of FILE is a question with the document and the page that answer it, or without: then no document does. The questions
 were written by somebody who had seen only the PDFs. With `--home` what was ingested stays in FOLDER for the next run;
 each MODEL, as in `[embedding] model`, needs a folder of its own. `--rerank embedding` has 16 passages read again.
+`--settings` names further settings in TOML, as of a `[generation]` with a model that writes.
 
 An answer counts where the first citation is on the right page of the right document. For each miss the table names the
 step that missed: the search (the rank of the best passage of that page), the abstention, or the choice of the sentence.
@@ -92,11 +93,11 @@ def read_cases(file: Path) -> list[Case]:
 class Company:
     """A tenant that holds the policies, and one reader."""
 
-    def __init__(self, folder: Path, model: str = DEFAULT_MODEL, rerank: str = "") -> None:
+    def __init__(self, folder: Path, model: str = DEFAULT_MODEL, rerank: str = "", further: str = "") -> None:
         config = folder / "settings.toml"
         config.write_text(
             f'data_dir = "{folder}/data"\n[embedding]\nmodel = "{model}"\n'
-            f'[retrieval.rerank]\nmodel = "{rerank}"\ndepth = {READ_AGAIN}\n',
+            f'[retrieval.rerank]\nmodel = "{rerank}"\ndepth = {READ_AGAIN}\n{further}',
             encoding="utf-8",
         )
         # Public documents: the key of a folder that is kept may be known.
@@ -173,6 +174,7 @@ def main() -> int:
     parser.add_argument("--home", type=Path)
     parser.add_argument("--embedder", default=DEFAULT_MODEL)
     parser.add_argument("--rerank", default="")
+    parser.add_argument("--settings", type=Path)
     parser.add_argument("--show", action="store_true", help="every question, not only those that missed")
     options = parser.parse_args()
     policies = options.data / "documents" / "policies"
@@ -180,7 +182,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="strongroom-answers-") as folder:
         home = options.home or Path(folder)
         home.mkdir(parents=True, exist_ok=True)
-        company = Company(home, options.embedder, options.rerank)
+        further = options.settings.read_text(encoding="utf-8") if options.settings else ""
+        company = Company(home, options.embedder, options.rerank, further)
         begun = time.perf_counter()
         chunks = company.load(policies if policies.is_dir() else options.data)
         loaded = time.perf_counter() - begun

@@ -5,14 +5,14 @@ and `similarity`, the highest cosine of the question to a passage by an embeddin
 fitted. Where the embedding model does not know the question's language, or was not fitted, cover decides alone.
 Fitted on the even questions of XQuAD and measured on the odd ones: `benchmarks/abstention.py`. Cover weighs half of
 what that fit gives it: XQuAD asks in the words of its passages, which people who have not read them do not
-(docs/operations/retrieval.md).
+(docs/operations/retrieval.md). Where the settings name a model that judges, it decides instead (`judged`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import regex
 
@@ -84,6 +84,12 @@ def weigh(
         weights, cosine = (_COVER_ALONE_UNSPACED if _UNSPACED.search(question) else _COVER_ALONE), 0.0
     strength = 1 / (1 + math.exp(-(weights.similarity * cosine + weights.cover * covered + weights.bias)))
     return Evidence(strength, covered, similarity, strength >= threshold, nearest)
+
+
+def judged(evidence: Evidence, scores: Sequence[float], threshold: float) -> Evidence:
+    """`evidence` as a model tells it that read the passages: `scores` in [0, 1], how well each answers the question."""
+    strength = max(scores, default=0.0)
+    return replace(evidence, strength=strength, sufficient=strength >= threshold)
 
 
 def not_found(question: str, evidence: Evidence) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from audit.record import Policy, Resource
 from indexing.embed import Embedder
 from retrieval.passage import Passage
-from retrieval.rerank import Reranker, best_apart, texts_of
+from retrieval.rerank import Reranker, best_apart
 from retrieval.search import ATTEMPTS, ModelMoved, Passages, open_scope, search
 from retrieval.steps import AskedVector, Asking
 from tenancy.pauses import reached
@@ -87,13 +87,7 @@ async def _passages(asking: Asking, vector: AskedVector, top_k: int, visible_onl
 
 
 async def _reranked(asking: Asking, reranker: Reranker, found: Passages, top_k: int) -> tuple[Passage, ...]:
-    query, texts = asking.plan.query, texts_of(found.items)
-    with asking.hop("rerank") as use:
-        use.by(reranker.name, reranker.revision)
-        async with asking.lease.in_time(), asking.path.turn(asking.principal, asking.tenant):
-            scores = await asking.path.workers.run(reranker.scores, query, texts)
-        use.used(await asking.path.workers.run(reranker.token_count, query, texts))
-    return best_apart(found.items, scores, top_k, reranker.share)
+    return best_apart(found.items, await asking.read_again(reranker, found.items), top_k, reranker.share)
 
 
 async def _embed(asking: Asking, embedder: Embedder) -> AskedVector:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from audit.trail import Trail
 from generation.canary import CanaryCheck
+from generation.declined import Declined
 from generation.guardrails.failure import BlockedAnswer, BlockedTopic, RailFailed, UncitedAnswer
 from generation.guardrails.masks import Masks
 from generation.guardrails.rails import Leaving, Rails
@@ -38,7 +39,7 @@ async def verdicts_on_record(trail: Trail) -> AsyncIterator[None]:
         raise
 
 
-def outgoing(plan: Plan, gathered: Gathered, masks: Masks) -> Leaving:
+def outgoing(plan: Plan, gathered: Gathered, masks: Masks, declined: Declined) -> Leaving:
     """The checks, in this order. No address leaves of a document that speaks to the model."""
     trusted = [
         source.for_prompt()
@@ -46,7 +47,7 @@ def outgoing(plan: Plan, gathered: Gathered, masks: Masks) -> Leaving:
         if source.passage.document_id not in gathered.instructed
     ]
     # Links are looked at with what placeholders stand for: an address that a source holds is written there in full.
-    return plan.rails.leaving(masks, [CanaryCheck(plan.mark)], [LinkCheck(trusted)])
+    return plan.rails.leaving(masks, [declined, CanaryCheck(plan.mark)], [LinkCheck(trusted)])
 
 
 def passed(trail: Trail, checks: Leaving, text: str | None) -> str:

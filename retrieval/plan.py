@@ -48,7 +48,8 @@ class Plan:
 
     `room` says what of the model's context is for what, and which turns of the conversation stand in the prompt;
     `conversation` is the digest of all of them as sent. `threshold` is the least strength of evidence that is answered
-    from (`retrieval.abstain`), `fields` the declared types of metadata, `reranker` what reads the passages again.
+    from (`retrieval.abstain`), `fields` the declared types of metadata, `reranker` what reads the passages again,
+    `judge` what tells whether the best of them answer.
     `mark` is the prompt's canary. `rails` are the guard rails of the tenant's contract.
     """
 
@@ -68,6 +69,7 @@ class Plan:
     hidden: HiddenText
     threshold: float
     reranker: Reranker | None
+    judge: Reranker | None
     cache_mode: Mode
     conversation: str | None
     estimate: Estimate
@@ -147,6 +149,7 @@ def make_plan(
         hidden=view.tenant.contract.generation.hidden or settings.hidden,
         threshold=settings.threshold if terms.threshold is None else terms.threshold,
         reranker=path.reranker if terms.rerank else None,
+        judge=path.judge,
         cache_mode=_cache_mode(path, question, template.name),
         conversation=history_digest(question.history),
         estimate=Estimate(room.fixed + room.sources, room.answer),
@@ -198,9 +201,9 @@ def _cache_mode(path: AnswerPath, question: Question, template: str) -> Mode:
     return Mode(question.cache or permitted[0]) if path.settings.cache_enabled else Mode.BYPASS
 
 
-def _reading(reranker: Reranker) -> str:
-    """The model that reads passages again, and of how many."""
-    return f"{reranker.name}@{reranker.revision}/{reranker.depth}"
+def _reading(reader: Reranker) -> str:
+    """A model that reads passages again, and how many of them."""
+    return f"{reader.name}@{reader.revision}/{reader.depth}"
 
 
 def composite_identity(path: AnswerPath, embedder: Embedder, domain: PermissionDomain, plan: Plan) -> CompositeIdentity:
@@ -217,6 +220,7 @@ def composite_identity(path: AnswerPath, embedder: Embedder, domain: PermissionD
         generation=f"max_tokens={plan.max_tokens} context_tokens={path.settings.context_tokens} "
         f"context_length={plan.route.context_length} mixing={plan.mixing} hidden={plan.hidden} "
         f"temperature={model.temperature!r} threshold={plan.threshold!r} "
+        f"judge={None if plan.judge is None else _reading(plan.judge)} "
         f"rails={plan.rails.revision}",
         user_id=None,
         filter=None if plan.where is None else canonical(plan.where),

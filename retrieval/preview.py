@@ -7,6 +7,7 @@ from typing import Final
 
 from generation.generator import prompt_tokens
 from generation.prompt import Prompt, Template
+from retrieval.abstain import judged
 from retrieval.masking import masked_prompt
 from retrieval.plan import Plan, open_plan
 from retrieval.question import AnswerPath, Question
@@ -59,5 +60,9 @@ def preview(path: AnswerPath, principal: Principal, question: Question, system: 
         scores = plan.reranker.scores(plan.query, texts_of(found.items))
         found = replace(found, items=best_apart(found.items, scores, plan.breadth, plan.reranker.share))
     gathered = gather(tenant, plan, found, embedder)
+    if plan.judge is not None:
+        read = [source.passage for source in gathered.context.sources[: plan.judge.depth]]
+        scores = plan.judge.scores(plan.query, texts_of(read)).tolist()
+        gathered = replace(gathered, evidence=judged(gathered.evidence, scores, plan.threshold))
     prompt = masked_prompt(plan, gathered.context, mark=MARK).prompt
     return Preview(plan, prompt, prompt_tokens(prompt, plan.route.count), found, gathered)

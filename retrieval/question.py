@@ -191,6 +191,7 @@ class AnswerPath:
     drift: Drift = field(default_factory=Drift)
     desks: Desks = field(default_factory=lambda: Desks(Turns(8)))
     reranker: Reranker | None = None
+    judge: Reranker | None = None
 
     def turn(
         self, principal: Principal, tenant: TenantHandle, engine: str | None = None

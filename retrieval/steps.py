@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 from typing import ParamSpec, TypeVar
@@ -16,6 +16,7 @@ from admission.lease import Lease
 from audit.record import GenerationUse, Policy, Resource
 from audit.trail import Trail
 from cache.lookup import Miss
+from generation.declined import Declined
 from generation.extractive import ExtractiveGenerator
 from generation.generator import Delta as Piece
 from generation.generator import Finish, Generator, ModelIdentity, Usage, prompt_tokens
@@ -29,14 +30,16 @@ from generation.salt import kv_salt, narrower
 from indexing.embed import Embedder
 from indexing.filters import canonical
 from metering.meter import HopUse, Meter
-from retrieval.abstain import Evidence
+from retrieval.abstain import Evidence, judged
 from retrieval.concluding import conclude, ended
 from retrieval.masking import Masking, masked_prompt
 from retrieval.outgoing import outgoing, passed, said_not_found, shown_evidence
+from retrieval.passage import Passage
 from retrieval.plan import Opened, Plan, open_plan
 from retrieval.question import Answer, AnswerPath, CacheReport, Delta, Done, Question
 from retrieval.recheck import require_readable
 from retrieval.remembered import miss_status
+from retrieval.rerank import Reranker, texts_of
 from retrieval.search import Passages
 from retrieval.sources import Gathered, gather
 from tenancy.errors import InvalidInput, Unavailable
@@ -84,6 +87,16 @@ class Asking:
             hop = self.meter.hops[-1]
             self.trail.hop(name, hop.milliseconds, hop.metered)
             self.trail.note(microunits=self.meter.microunits)
+
+    async def read_again(self, reader: Reranker, passages: Sequence[Passage]) -> npt.NDArray[np.float32]:
+        """How well each passage answers the question, in [0, 1]: (n,); in the asker's turn, metered."""
+        texts = texts_of(passages)
+        with self.hop("rerank") as use:
+            use.by(reader.name, reader.revision)
+            async with self.lease.in_time(), self.path.turn(self.principal, self.tenant):
+                scores = await self.path.workers.run(reader.scores, self.plan.query, texts)
+            use.used(await self.path.workers.run(reader.token_count, self.plan.query, texts))
+        return scores
 
     async def in_time(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """The result of `function` in a worker's thread. Raises `Unavailable` at the request's deadline."""
@@ -138,7 +151,7 @@ async def refuse_blocked_question(asking: Asking) -> None:
 
 async def sources_of(asking: Asking, found: Passages, embedder: Embedder) -> Gathered:
     """The sources of the prompt, and whether they can answer; what enters the prompt is on record as such."""
-    gathered = await asking.in_time(gather, asking.tenant, asking.plan, found, embedder)
+    gathered = await _judged(asking, await asking.in_time(gather, asking.tenant, asking.plan, found, embedder))
     context, cut = gathered.context, asking.plan.room.cut
     # Counts and ids, no text: what was left out of the prompt, and which documents speak to the model.
     hidden = sum(source.passage.hidden for source in context.sources)
@@ -163,6 +176,16 @@ async def sources_of(asking: Asking, found: Passages, embedder: Embedder) -> Gat
             ]
         )
     return gathered
+
+
+async def _judged(asking: Asking, gathered: Gathered) -> Gathered:
+    """`gathered` with the evidence that a model finds which reads the best sources, where there is one."""
+    judge = asking.plan.judge
+    if judge is None or not gathered.context.sources:
+        return gathered
+    read = [source.passage for source in gathered.context.sources[: judge.depth]]
+    scores = await asking.read_again(judge, read)
+    return replace(gathered, evidence=judged(gathered.evidence, scores.tolist(), asking.plan.threshold))
 
 
 async def begin(asking: Asking, miss: Miss, evidence: Evidence) -> Answer:
@@ -234,11 +257,11 @@ async def _generate_at(
     seconds and at the end.
     """
     path, plan, lease, generator = asking.path, asking.plan, asking.lease, placed.generator
-    context = gathered.context
+    context, declined = gathered.context, Declined()
 
     def prepared() -> tuple[Masking, int, Leaving]:
         made = masked_prompt(plan, context, mark=plan.mark)
-        return made, prompt_tokens(made.prompt, generator.count), outgoing(plan, gathered, made.masks)
+        return made, prompt_tokens(made.prompt, generator.count), outgoing(plan, gathered, made.masks, declined)
 
     made, estimated, checks = await asking.in_time(prepared)
     await lease.expect(estimated)
@@ -269,8 +292,9 @@ async def _generate_at(
                     asking.trail.course.first()
                     yield Delta(leaving)
                 checks.refuse()
-                if not within:
-                    asking.trail.note(detail={"stopped_by": lease.stopped_by})
+                if declined.goes_on or not within:
+                    if not within:
+                        asking.trail.note(detail={"stopped_by": lease.stopped_by})
                     finish = Finish("budget", so_far, salted=generator.salted, counted=False)
                     break
         if finish is None:
@@ -278,6 +302,7 @@ async def _generate_at(
         used = finish.usage
         use.used(used.input, used.output, cached_input=used.cached_input, estimated=not finish.counted)
         asking.trail.course.waited(finish.waited_s)
+    finish = _as_declined(asking, declined, finish)
     _note_generation(asking, placed, salt, finish)
     abstained = ended(finish) == "abstain"
     draft = replace(draft, model=generator.identity.model, usage=finish.usage)
@@ -295,6 +320,14 @@ async def _generate_at(
     if required and concluded.citations:
         yield Delta(text)
     yield Done(concluded)
+
+
+def _as_declined(asking: Asking, declined: Declined, finish: Finish) -> Finish:
+    """An abstention where the model said that there is no answer, on record as its own."""
+    if not declined.said or finish.reason == "error":
+        return finish
+    asking.trail.note(detail=declined.detail)
+    return replace(finish, reason="abstain")
 
 
 def _further(so_far: Usage, piece: Piece, count: Callable[[str], int]) -> Usage:

@@ -63,6 +63,7 @@ class RetrievalSettings(Section, frozen=True):
     threshold: Annotated[float, msgspec.Meta(ge=0, le=1)]
     context_tokens: Positive
     rerank: RerankSettings
+    judge: RerankSettings
 
 
 class PoolSettings(Section, frozen=True):

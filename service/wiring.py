@@ -167,6 +167,7 @@ def _build(settings: Settings, control: Control) -> Services:
         settings=_path_settings(settings),
         tariff=open_tariff(settings.prices),
         reranker=reranker(settings.retrieval.rerank, embedders.default),
+        judge=CrossEncoderReranker(settings.retrieval.judge) if settings.retrieval.judge.model else None,
     )
     note_tenants(path.routes, control.tenants.count()[0])
     signals = Signals(settings.signals.window_s, settings.signals.tenants, drift=path.drift)

@@ -94,7 +94,7 @@ def agree(house: House, mixing: Mixing) -> None:
 
 
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "outgoing", lambda plan, _gathered, masks: plan.rails.leaving(masks, [], []))
+    monkeypatch.setattr(steps, "outgoing", lambda plan, _gathered, masks, _declined: plan.rails.leaving(masks, [], []))
 
 
 def everything(house: House, key: str, query: str = ASKED) -> list[str]:

@@ -7,9 +7,10 @@ from typing import Final
 
 NO_ANSWER: Final = "NO_ANSWER_IN_SOURCES"
 
-_LEADING: Final = " \t\n\"'`*_#>-("
-"""What models put before a word of their own accord: blanks, quotes and marks of Markdown."""
+_LEADING: Final = " \t\r\n\"'`*_#>-([\u201c\u2018\u201e\u00ab\u300c"
+"""What models put before a word of their own accord: blanks, quotes, brackets and marks of Markdown."""
 
+_ONLY: Final = "NO_"
 _MOST_LEADING: Final = 16
 _MOST_BEHIND: Final = 80
 """Characters behind the word after which the model is not waited for: they are paid, and nobody reads them."""
@@ -54,6 +55,10 @@ class Declined:
         if self.said or NO_ANSWER.startswith(word):
             return ""
         return self.flush()
+
+    def cut(self) -> None:
+        """The answer was cut short here: a beginning that only the word has is the word."""
+        self.said = self.said or (not self._decided and _ONLY in self._held)
 
     def flush(self) -> str:
         held, self._held, self._decided = self._held, "", True

@@ -78,7 +78,7 @@ async def answer(path: AnswerPath, principal: Principal, question: Question) -> 
                         asking, vector, plan.breadth, visible_only=plan.hidden == "leave_out"
                     )
                     gathered = await steps.sources_of(asking, passages, vector.embedder)
-                    draft = await steps.begin(asking, served, gathered.evidence)
+                    draft = await steps.begin(asking, served, gathered)
                     finished = draft
                     if gathered.evidence.sufficient and gathered.context.sources:
                         async with aclosing(steps.generate(asking, passages, gathered, draft)) as events:

@@ -30,7 +30,7 @@ from generation.salt import kv_salt, narrower
 from indexing.embed import Embedder
 from indexing.filters import canonical
 from metering.meter import HopUse, Meter
-from retrieval.abstain import Evidence, judged
+from retrieval.abstain import judged
 from retrieval.concluding import conclude, ended
 from retrieval.masking import Masking, masked_prompt
 from retrieval.outgoing import outgoing, passed, said_not_found, shown_evidence
@@ -188,10 +188,13 @@ async def _judged(asking: Asking, gathered: Gathered) -> Gathered:
     return replace(gathered, evidence=judged(gathered.evidence, scores.tolist(), asking.plan.threshold))
 
 
-async def begin(asking: Asking, miss: Miss, evidence: Evidence) -> Answer:
+async def begin(asking: Asking, miss: Miss, gathered: Gathered) -> Answer:
     """Make the intent durable; from here on bytes may leave. Returns the answer that stands if none is generated."""
-    evidence = shown_evidence(asking.plan.rails, evidence)
+    evidence = shown_evidence(asking.plan.rails, gathered.evidence)
     seq = await asking.trail.intent()
+    if not evidence.sufficient:
+        # It names titles, and whoever judged the sources may have taken long.
+        await require_readable(asking, gathered.context)
     return Answer(
         text=said_not_found(asking.plan.query, evidence),
         citations=(),
@@ -306,10 +309,10 @@ async def _generate_at(
     _note_generation(asking, placed, salt, finish)
     abstained = ended(finish) == "abstain"
     draft = replace(draft, model=generator.identity.model, usage=finish.usage)
+    await require_readable(asking, context)
     if abstained:
         yield Done(draft)
         return
-    await require_readable(asking, context)
     leaving, required = passed(asking.trail, checks, None), plan.rails.terms.require_citation
     text += leaving
     if leaving and not required:
@@ -324,6 +327,8 @@ async def _generate_at(
 
 def _as_declined(asking: Asking, declined: Declined, finish: Finish) -> Finish:
     """An abstention where the model said that there is no answer, on record as its own."""
+    if finish.reason in ("length", "budget"):
+        declined.cut()
     if not declined.said or finish.reason == "error":
         return finish
     asking.trail.note(detail=declined.detail)

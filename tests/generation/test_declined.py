@@ -32,6 +32,8 @@ def cut(text: str, places: list[int]) -> list[str]:
         f"**{NO_ANSWER}**",
         f'"{NO_ANSWER}" since nothing is said about it. [S1]',
         f"- {NO_ANSWER}\n",
+        f"[{NO_ANSWER}]",
+        f"\u201c{NO_ANSWER}\u201d",
     ],
 )
 @given(places=st.lists(st.integers(0, 100), max_size=6))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 
 import pytest
@@ -13,11 +13,12 @@ from audit.query import Filters, query_log
 from audit.record import Event, decode
 from generation.declined import NO_ANSWER
 from generation.generator import Delta as Piece
-from generation.generator import Finish, ModelIdentity, Usage
+from generation.generator import Finish, FinishReason, ModelIdentity, Usage
 from generation.prompt import Prompt
 from retrieval.answer import answer
-from retrieval.question import Delta, Question
+from retrieval.question import Delta, Question, Revoked
 from tenancy.contract import Contract, GenerationTerms, GuardTerms
+from tenancy.errors import Unavailable
 from tenancy.identity import Principal
 from tests.support.path import Path, open_path
 from tests.support.people import Company
@@ -35,6 +36,8 @@ class Scripted:
     def __init__(self, pieces: Sequence[str]) -> None:
         self.pieces = pieces
         self.taken = 0
+        self.reason: FinishReason = "stop"
+        self.behind: Callable[[], None] = lambda: None
 
     def count(self, text: str) -> int:
         return len(text.split())
@@ -45,7 +48,8 @@ class Scripted:
         for piece in self.pieces:
             self.taken += 1
             yield Piece(piece)
-        yield Finish("stop", Usage(100, 0, 7))
+        self.behind()
+        yield Finish(self.reason, Usage(100, 0, 7))
 
     async def aclose(self) -> None:
         return None
@@ -107,6 +111,37 @@ def test_a_model_that_goes_on_is_not_waited_for(acme: Company) -> None:
     with opened(acme, NO_ANSWER, *["and so on "] * 100) as (path, scripted):
         assert path.ask(bo, ASKED).finish == "abstain"
         assert scripted.taken < 12
+
+
+def test_titles_of_what_was_withdrawn_behind_the_word_do_not_leave(acme: Company) -> None:
+    bo = acme.principal("bo")
+    with opened(acme, NO_ANSWER) as (path, scripted):
+        scripted.behind = lambda: acme.access("notice.txt", allow=["group:hr"])
+        with pytest.raises(Revoked):
+            path.ask(bo, ASKED)
+
+
+def test_a_word_that_was_cut_short_does_not_leave(acme: Company) -> None:
+    bo = acme.principal("bo")
+    with opened(acme, "NO_", "ANSWER_IN") as (path, scripted):
+        scripted.reason = "length"
+        assert path.ask(bo, ASKED).finish == "abstain"
+        assert last_event(path, bo).detail["declined"] is True
+
+
+def test_an_answer_that_was_cut_short_leaves(acme: Company) -> None:
+    bo = acme.principal("bo")
+    with opened(acme, "NO") as (path, scripted):
+        scripted.reason = "length"
+        found = path.ask(bo, ASKED)
+        assert (found.text, found.finish) == ("NO", "length")
+
+
+def test_where_the_engine_fails_behind_the_word_there_is_no_answer(acme: Company) -> None:
+    with opened(acme, NO_ANSWER) as (path, scripted):
+        scripted.reason = "error"
+        with pytest.raises(Unavailable):
+            path.ask(acme.principal("bo"), ASKED)
 
 
 def test_it_is_not_remembered(acme: Company) -> None:

@@ -92,7 +92,6 @@ class CrossEncoderReranker:
         self.depth: Final = settings.depth
         self.share: Final = 1.0
         self._batch_size = settings.batch_size
-        self._window = settings.window
         self._model = _load(source.location, source.commit, settings)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rerank")
 
@@ -111,10 +110,9 @@ class CrossEncoderReranker:
     def token_count(self, question: str, texts: Sequence[str]) -> int:
         if not texts:
             return 0
-        encoded = self._model.tokenizer(
-            [question] * len(texts), list(texts), truncation="longest_first", max_length=self._window
-        )
-        return sum(len(ids) for ids in encoded["input_ids"])
+        # On the model's thread: a tokenizer keeps how it cuts and pads, and must not be asked otherwise in between.
+        encoded = self._thread.submit(self._model.preprocess, [(question, text) for text in texts]).result()
+        return int(encoded["attention_mask"].sum())
 
     def _predict(self, pairs: list[tuple[str, str]]) -> npt.NDArray[np.float32]:
         import torch
@@ -227,4 +225,30 @@ def _load(location: str, commit: str | None, settings: RerankSettings) -> Any:
             item=settings.model,
             remedy="use a cross-encoder that was trained for ranking",
         )
+    _require_asked(model, settings.model)
     return model
+
+
+def _require_asked(model: Any, name: str) -> None:
+    """Raises `InvalidInput` for a causal language model that cannot be asked: its score would be of no question."""
+    from sentence_transformers.cross_encoder.modules.logit_score import LogitScore
+
+    said = next((module for module in model if isinstance(module, LogitScore)), None)
+    if said is None:
+        return
+    cause = ""
+    if said.true_token_id == said.false_token_id:
+        cause = "its vocabulary tells yes and no by one token"
+    elif getattr(model.tokenizer, "chat_template", None) is None:
+        cause = "it has no chat template"
+    else:
+        try:
+            model.preprocess([("?", ".")])
+        except ValueError:
+            cause = "its chat template does not render a query and a document"
+    if cause:
+        raise InvalidInput(
+            f"a causal language model that reads passages is asked for yes or no: {cause}",
+            item=name,
+            remedy="use one whose chat template has the roles query and document, or a cross-encoder",
+        )

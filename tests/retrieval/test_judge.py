@@ -15,7 +15,7 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from retrieval.abstain import Evidence, judged
 from retrieval.preview import preview
-from retrieval.question import Question
+from retrieval.question import Question, Revoked
 from retrieval.rerank import CrossEncoderReranker, RerankSettings
 from service.settings import load_settings
 from service.wiring import build
@@ -110,6 +110,17 @@ def test_nothing_is_read_where_nothing_may_be(path: QuestionPath, acme: Company)
     assert judge.read == []
 
 
+def test_titles_of_what_was_withdrawn_while_it_read_do_not_leave(path: QuestionPath, acme: Company) -> None:
+    class Slow(Judge):
+        def scores(self, question: str, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+            acme.access("notice.txt", allow=["group:hr"])
+            return super().scores(question, texts)
+
+    judging(path, Slow(0.1))
+    with pytest.raises(Revoked):
+        path.ask(acme.principal("bo"), ASKED)
+
+
 def test_what_it_reads_is_metered_and_on_record(path: QuestionPath, acme: Company) -> None:
     bo = acme.principal("bo")
     judge = judging(path, Judge(0.9))
@@ -184,6 +195,31 @@ def test_a_causal_language_model_is_asked_for_yes_or_no(tmp_path: Path) -> None:
             logits = model(input_ids=ids["input_ids"]).logits[0, -1]
         assert score == pytest.approx(torch.sigmoid(logits[yes] - logits[no]).item(), abs=1e-3)
     assert found[0] != found[1]
+    said = [{"role": "query", "content": ASKED}, {"role": "document", "content": NOTICE}]
+    assert judge.token_count(ASKED, [NOTICE]) == len(tokenizer.apply_chat_template(said, return_dict=True)["input_ids"])
+
+
+@pytest.mark.parametrize(
+    ("template", "cause"),
+    [
+        (None, "has no chat template"),
+        ("{{ messages | map(attribute='role') | join }}", "does not render a query and a document"),
+        ("{{ raise_exception('Only user and assistant roles are supported') }}", "does not render"),
+    ],
+)
+def test_a_causal_language_model_that_cannot_be_asked_is_refused_at_the_start(
+    tmp_path: Path, template: str | None, cause: str
+) -> None:
+    with pytest.raises(InvalidInput, match=cause):
+        CrossEncoderReranker(settings(made(tmp_path / "causal", template)))
+
+
+def test_one_that_has_no_words_for_yes_and_no_is_refused_at_the_start(tmp_path: Path) -> None:
+    folder = made(tmp_path / "causal")
+    words = (folder / "tokenizer.json").read_text(encoding="utf-8")
+    (folder / "tokenizer.json").write_text(words.replace('"yes":', '"yess":').replace('"no":', '"nno":'))
+    with pytest.raises(InvalidInput, match="by one token"):
+        CrossEncoderReranker(settings(folder))
 
 
 def test_settings_name_it(tmp_path: Path) -> None:

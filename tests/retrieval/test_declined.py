@@ -152,6 +152,14 @@ def test_it_is_not_remembered(acme: Company) -> None:
         assert scripted.taken == 2
 
 
+def test_a_document_that_begins_with_it_silences_no_copied_answer(acme: Company) -> None:
+    with open_path(acme.tenants) as path:
+        path.put(acme.handle, "notice.txt", f"{NO_ANSWER} {NOTICE.removeprefix('Notice periods. ')}", "tenant")
+        found = path.ask(acme.principal("bo"), ASKED)
+        assert (found.finish, found.citations[0].document) == ("stop", "notice.txt")
+        assert found.text.startswith(NO_ANSWER)
+
+
 def test_an_answer_that_speaks_of_the_word_is_an_answer(acme: Company) -> None:
     bo = acme.principal("bo")
     with opened(acme, "The notice period is three months [S1], not ", NO_ANSWER) as (path, _):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,8 +21,9 @@ from retrieval.rerank import CrossEncoderReranker, RerankSettings
 from service.settings import load_settings
 from service.wiring import build
 from tenancy.contract import Contract, RetrievalTerms
-from tenancy.errors import InvalidInput
+from tenancy.errors import InvalidInput, Unavailable
 from tenancy.keys import MasterKey
+from tenancy.limits import Limits, TenantLimits
 from tests.retrieval.test_answer import events
 from tests.support.path import Path as QuestionPath
 from tests.support.path import open_path
@@ -119,6 +121,19 @@ def test_titles_of_what_was_withdrawn_while_it_read_do_not_leave(path: QuestionP
     judging(path, Slow(0.1))
     with pytest.raises(Revoked):
         path.ask(acme.principal("bo"), ASKED)
+
+
+def test_at_the_deadline_nothing_waits_for_its_count(acme: Company) -> None:
+    class Slow(Judge):
+        def token_count(self, question: str, texts: Sequence[str]) -> int:
+            time.sleep(1.5)
+            return super().token_count(question, texts)
+
+    with open_path(acme.tenants, limits=TenantLimits(user=Limits(deadline_s=1))) as path:
+        path.put(acme.handle, "notice.txt", NOTICE, "tenant")
+        judging(path, Slow(0.1))
+        with pytest.raises(Unavailable, match="deadline"):
+            path.ask(acme.principal("bo"), ASKED)
 
 
 def test_what_it_reads_is_metered_and_on_record(path: QuestionPath, acme: Company) -> None:

@@ -26,6 +26,8 @@ from retrieval.passage import Passage
 from tenancy.errors import InvalidInput, Unavailable
 
 MAX_DEPTH: Final = 200
+_SEAMS: Final = 8
+"""Tokens that a passage may have more within a template than alone."""
 
 EMBEDDING: Final = "embedding"
 """The name, in the settings, of the deployment's embedding model as one that reads passages again."""
@@ -92,6 +94,7 @@ class CrossEncoderReranker:
         self.depth: Final = settings.depth
         self.share: Final = 1.0
         self._batch_size = settings.batch_size
+        self._window = settings.window
         self._model = _load(source.location, source.commit, settings)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rerank")
 
@@ -102,7 +105,7 @@ class CrossEncoderReranker:
         order = sorted(range(len(texts)), key=lambda index: -len(texts[index]))
         for start in range(0, len(order), self._batch_size):
             batch = order[start : start + self._batch_size]
-            found[batch] = self._thread.submit(self._predict, [(question, texts[index]) for index in batch]).result()
+            found[batch] = self._thread.submit(self._predict, question, [texts[index] for index in batch]).result()
         if not np.isfinite(found).all():
             raise Unavailable("the reranking model gave a score that is not finite", remedy="use another model")
         return found
@@ -111,16 +114,33 @@ class CrossEncoderReranker:
         if not texts:
             return 0
         # On the model's thread: a tokenizer keeps how it cuts and pads, and must not be asked otherwise in between.
-        encoded = self._thread.submit(self._model.preprocess, [(question, text) for text in texts]).result()
-        return int(encoded["attention_mask"].sum())
+        return self._thread.submit(self._count, question, texts).result()
 
-    def _predict(self, pairs: list[tuple[str, str]]) -> npt.NDArray[np.float32]:
+    def _count(self, question: str, texts: Sequence[str]) -> int:
+        return int(self._model.preprocess(self._pairs(question, texts))["attention_mask"].sum())
+
+    def _predict(self, question: str, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         import torch
 
         scores: npt.NDArray[np.float32] = self._model.predict(
-            pairs, batch_size=len(pairs), show_progress_bar=False, activation_fn=torch.nn.Sigmoid()
+            self._pairs(question, texts),
+            batch_size=len(texts),
+            show_progress_bar=False,
+            activation_fn=torch.nn.Sigmoid(),
         )
         return scores
+
+    def _pairs(self, question: str, texts: Sequence[str]) -> list[tuple[str, str]]:
+        """A chat template may put the question behind the passage, where the window's end would cut it off."""
+        if _causal(self._model) is None:
+            return [(question, text) for text in texts]
+        around = int(self._model.preprocess([(question, "")])["attention_mask"].sum())
+        room = max(0, self._window - around - _SEAMS)
+        return [(question, self._cut(text, room)) for text in texts]
+
+    def _cut(self, text: str, tokens: int) -> str:
+        found = self._model.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+        return text if len(found) <= tokens else text[: found[tokens][0]]
 
 
 class TokenReranker:
@@ -229,11 +249,16 @@ def _load(location: str, commit: str | None, settings: RerankSettings) -> Any:
     return model
 
 
-def _require_asked(model: Any, name: str) -> None:
-    """Raises `InvalidInput` for a causal language model that cannot be asked: its score would be of no question."""
+def _causal(model: Any) -> Any:
+    """What reads yes and no off a causal language model, or None for another."""
     from sentence_transformers.cross_encoder.modules.logit_score import LogitScore
 
-    said = next((module for module in model if isinstance(module, LogitScore)), None)
+    return next((module for module in model if isinstance(module, LogitScore)), None)
+
+
+def _require_asked(model: Any, name: str) -> None:
+    """Raises `InvalidInput` for a causal language model that cannot be asked: its score would be of no question."""
+    said = _causal(model)
     if said is None:
         return
     cause = ""

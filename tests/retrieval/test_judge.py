@@ -237,6 +237,16 @@ def test_one_that_has_no_words_for_yes_and_no_is_refused_at_the_start(tmp_path: 
         CrossEncoderReranker(settings(folder))
 
 
+def test_a_passage_beyond_the_window_is_cut_and_not_the_question_behind_it(tmp_path: Path) -> None:
+    judge = CrossEncoderReranker(settings(made(tmp_path / "causal")))
+    endless = f"{NOTICE} " * 60
+    one, other = (judge.scores(question, [endless])[0] for question in (ASKED, UNKNOWN))
+    assert one != other
+    assert judge.token_count(ASKED, [endless]) <= 256
+    assert judge.token_count(ASKED, [endless]) > 220
+    assert judge.scores(ASKED, [endless])[0] == judge.scores(ASKED, [f"{endless}{PARKING}"])[0]
+
+
 def test_settings_name_it(tmp_path: Path) -> None:
     folder = made(tmp_path / "causal")
     config = tmp_path / "settings.toml"
